@@ -10,7 +10,7 @@ from gpu_library import HOPPER, Library
 LAYOUTS = ("row", "mn", "odd")  # of scales: row-major, MN-major, row-major with a stride fit for no wide load
 NAN_CODE = 0x7F
 E4M3 = torch.float8_e4m3fn
-CODES = (E4M3, torch.float8_e5m2)  # what quantisation writes
+CODES = (E4M3, torch.float8_e5m2)  # of FP8
 PIECE = 1 << 26  # so many values are floats at a time
 Operands = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]  # a, sfa, b, sfb
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by the bytes of an element
@@ -48,14 +48,20 @@ def pieces(count: int, rows: int, cols: int):
             yield slice(matrix, matrix + many), slice(row, row + tall)
 
 
+def largest_of(dtype: torch.dtype) -> float:
+    """The largest code that quantisation makes."""
+    return 127.0 if dtype == torch.int8 else torch.finfo(dtype).max
+
+
 def quantise(values: torch.Tensor, height: int, dtype=E4M3):
     """Codes and scales of f32 in whole blocks: the largest magnitude of `height` rows x 128 values becomes that of the
     type."""
     count, rows, cols = values.shape
     tiles = values.view(count, rows // height, height, cols // 128, 128)
-    most = torch.finfo(dtype).max
+    most = largest_of(dtype)
     scales = tiles.abs().amax((2, 4), keepdim=True).clamp(min=1e-4) / most
-    return (tiles / scales).clamp(-most, most).to(dtype).view_as(values), scales[:, :, 0, :, 0]
+    codes = (tiles / scales).clamp(-most, most)
+    return (codes.round() if dtype == torch.int8 else codes).to(dtype).view_as(values), scales[:, :, 0, :, 0]
 
 
 def quantised(

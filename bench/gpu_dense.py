@@ -184,7 +184,8 @@ class Dense(Fixture):
     def quantize(self):
         """GPU and CPU give the same bits for all types, NaN and infinities too."""
         count = 0
-        for dtype, codes in itertools.product((torch.bfloat16, torch.float16, torch.float32), CODES):
+        types = (*CODES, torch.int8)
+        for dtype, codes in itertools.product((torch.bfloat16, torch.float16, torch.float32), types):
             for rows, cols in ((1, 16), (5, 144), (128, 128), (130, 400), (257, 7168)):
                 x = torch.randn(rows, cols, device="cuda", generator=self.generator) * 10 ** self.random.uniform(-6, 3)
                 x = x.to(dtype)

@@ -170,7 +170,8 @@ class Problem:
             operands = (t.cpu() for t in (a[at, picked], sfa[at, picked], self.b[group], self.sfb[group]))
             # With scales for each row of B the tensor cores multiply scales, as in this kernel.
             suffix = {torch.bfloat16: "", torch.float16: "_f16", torch.float32: "_f32"}[d.dtype]
-            way = {"config": f"m128n128s5w2_1d1d{suffix}"} if self.row_b_scales else {"batch_invariant": ON}
+            of = "_i8" if a.dtype == torch.int8 else ""
+            way = {"config": f"m128n128s5w2_1d1d{of}{suffix}"} if self.row_b_scales else {"batch_invariant": ON}
             library.gemm(*operands, want, numerics=HOPPER, **way)
             if count := differing(d[at, picked], want):
                 return f"{count} elements of rows {picked} of group {group} differ from the model"

@@ -9,7 +9,7 @@ import torch
 from c_structs import HEADERS, structs
 
 DTYPES = {torch.float8_e4m3fn: 1, torch.bfloat16: 2, torch.float16: 3, torch.float32: 4, torch.int32: 5}
-DTYPES |= {torch.float8_e5m2: 7, torch.int64: 8}
+DTYPES |= {torch.float8_e5m2: 7, torch.int64: 8, torch.int8: 9}
 I32 = 6
 FAST, EXACT, HOPPER = 0, 1, 2
 AS_CONTEXT, ON, OFF = 0, 1, 2

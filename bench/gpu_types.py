@@ -8,15 +8,17 @@ from gpu_grouped_cases import Problem, small_rows
 from gpu_library import DTYPES
 from gpu_wgrad import KGroups
 
-BF16, F16, F32, E5M2 = torch.bfloat16, torch.float16, torch.float32, torch.float8_e5m2
+BF16, F16, F32, E5M2, I8 = torch.bfloat16, torch.float16, torch.float32, torch.float8_e5m2, torch.int8
 # Types of A and B, whether each row of B has a scale, and the types of D.
 DENSE = (
     ((E4M3, E4M3), 1, (F16,)),
     ((E5M2, E4M3), 0, (BF16,)),
     ((E5M2, E4M3), 1, (BF16, F32)),
     ((E4M3, E5M2), 1, (F32,)),
+    ((I8, I8), 0, (BF16,)),
+    ((I8, I8), 1, (BF16,)),
 )
-OF_ROWS = (((E4M3, E4M3), 1, (F16, F32)), ((E5M2, E4M3), 0, (BF16,)))
+OF_ROWS = (((E4M3, E4M3), 1, (F16, F32)), ((E5M2, E4M3), 0, (BF16,)), ((I8, I8), 0, (BF16,)), ((I8, I8), 1, (BF16,)))
 OF_K = (((E4M3, E4M3), 1, (BF16, F16)), ((E5M2, E4M3), 1, (F32,)), ((E4M3, E5M2), 1, (F32,)))
 
 

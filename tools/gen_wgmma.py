@@ -18,7 +18,8 @@ HEADER = """\
 // and the four instructions of a k-block share one. Descriptors count 16 bytes.
 // A kernel uses one width or two: its source defines FG_WGMMA_N and FG_WGMMA_TOO, and the other widths cost no compile
 // time. One of a swapped product uses all sixteens up to FG_WGMMA_SIXTEENS. It defines FG_WGMMA_TYPE, too: the type of
-// A and B as PTX calls it, "bf16" say; and FG_WGMMA_FP8 where one of them is e5m2.
+// A and B as PTX calls it, "bf16" say; FG_WGMMA_FP8 where one of them is e5m2, and FG_WGMMA_I8 where both are integers,
+// whose accumulators are s32.
 """
 STEPS = 4  # of 32 of K
 
@@ -48,15 +49,21 @@ def addresses(regs: int, steps: int) -> str:
     )
 
 
-def fp8(n: int, steps: int) -> str:
+def bytes_of_k(n: int, steps: int) -> str:
     regs, (registers, outputs) = n // 2, operands(n)
+    whole = steps == STEPS  # of which there is one of integers, too
+    types, signs = ("BYTES", '" FG_WGMMA_SIGNS "') if whole else ("FP8", ", 1, 1")
+    dot = "" if whole else "f32."
     code = "".join(
         f"""
-        "wgmma.mma_async.sync.aligned.m64n{n}k32.f32." FG_WGMMA_FP8 " {{"
-        "{registers}}}, a{k}, b{k}, {int(k > 0)}, 1, 1;\\n\""""
+        "wgmma.mma_async.sync.aligned.m64n{n}k32.{dot}" FG_WGMMA_{types} " {{"
+        "{registers}}}, a{k}, b{k}, {int(k > 0)}{signs};\\n\""""
         for k in range(steps)
     )
-    return f"""__device__ inline void wgmma_k{32 * steps}_fp8(float (&d)[{regs}], uint64_t a, uint64_t b) {{
+    name, sums = ("k128", "FG_WGMMA_SUM") if whole else (f"k{32 * steps}_fp8", "float")
+    if whole:
+        outputs = outputs.replace('"=f"', "FG_WGMMA_OUT")
+    return f"""__device__ inline void wgmma_{name}({sums} (&d)[{regs}], uint64_t a, uint64_t b) {{
     asm volatile(
         "{{\\n.reg .b64 {names(steps)};\\n"{addresses(regs, steps)}{code}
         "}}\\n"
@@ -133,9 +140,10 @@ def fp8_of_registers(n: int, add: bool) -> str:
 
 
 def wrappers(n: int) -> str:
-    short = fp8(n, 1) + fp8(n, 2) if n in SHORT_WIDTHS else ""
+    short = bytes_of_k(n, 1) + bytes_of_k(n, 2) if n in SHORT_WIDTHS else ""
     every = f" || {n} <= FG_WGMMA_SIXTEENS" if n % 16 == 0 else ""
-    return f"#if FG_WGMMA_N == {n} || FG_WGMMA_TOO == {n}{every}\n{short}{fp8(n, STEPS)}{bf16(n)}{k_block(n)}#endif\n"
+    whole = bytes_of_k(n, STEPS) + bf16(n) + k_block(n)
+    return f"#if FG_WGMMA_N == {n} || FG_WGMMA_TOO == {n}{every}\n{short}{whole}#endif\n"
 
 
 def main() -> int:

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(Warpgroups * 128)
 #pragma unroll 1
     for (int i = 0; i < kBlocks; ++i) {
         ptx::wgmma_fence();
-        ptx::wgmma_k128_fp8(block, a, b);
+        ptx::wgmma_k128(block, a, b);
         ptx::wgmma_commit_group();
         ptx::wgmma_wait_group<0>();
         for (float& x : block) ptx::pin(x);

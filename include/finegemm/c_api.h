@@ -250,7 +250,7 @@ typedef struct finegemm_shape {
     const char* device;      /* a known one, as "h200"; null or empty: the GPU present, else h200, with the plan table
                                 and the batch invariance that the environment asks for */
     const char* plan_table;  /* a file; null or empty: none but that */
-    int64_t dtype;           /* of a and b; 0: FINEGEMM_E4M3, which has scales, as E5M2 has */
+    int64_t dtype;           /* of a and b; 0: FINEGEMM_E4M3, which has scales, as E5M2 and I8 have */
     int64_t affine;          /* D is alpha A B + beta C + bias, with any of the three */
     int64_t head_gaps;       /* D is in heads, each with a gap that is not written */
     int64_t summed;          /* Matrices of A and of B, whose products are added up; K is that of all together */

@@ -169,7 +169,7 @@ FINEGEMM_API void k_grouped_gemm(Context& context, const KGroupedGemmArgs& args,
 /// A product as far as the host knows it: what the planner chooses a kernel by.
 struct GemmShape {
     int64_t m = 0, n = 0, k = 0;   ///< of all groups together; M of masked groups: G times that of each
-    std::optional<DType> dtype{};  ///< of A and B: E4M3 or E5M2 with scales, or BF16 or F16 without; left out: E4M3
+    std::optional<DType> dtype{};  ///< of A and B: E4M3, E5M2 or I8 with scales, BF16 or F16 without; left out: E4M3
     std::optional<DType> dtype_of_b{};  ///< of B where A is E4M3 and B E5M2, or the other way round, as of gradients
     bool row_b_scales = false;         ///< scales for each row of B, not for each 128x128 block; groups of K have these
     std::optional<DType> out_dtype{};  ///< of D; left out: F32 for groups of K, else as A and B, BF16 for E4M3

@@ -1,4 +1,4 @@
-// Casts to e4m3 or e5m2 with fine-grained scales. Layer: public.
+// Casts to e4m3, e5m2 or integers of eight bits with fine-grained scales. Layer: public.
 #pragma once
 
 #include <finegemm/context.h>
@@ -14,13 +14,12 @@ struct QuantizeOptions {
 
 /// 1x128 scales, as activations have: scales[m, k / 128] = amax / 448 of the block's finite values,
 /// q[m, k] = e4m3(x[m, k] * (1 / scale)), rounded to nearest even, saturating at 448.
-/// x: [M, K] bf16, f16 or f32, K contiguous; q: [M, K] e4m3 or e5m2, K contiguous. Of e5m2 the largest number is 57344,
-/// where e4m3 has 448.
-/// scales: [M, ceil(K/128)] f32, row-major, MN-major, or padded: the larger stride steps over what the smaller spans.
-/// K is a multiple of 16; on CUDA the rows of x and q start on multiples of 16 bytes. q, scales and x share no memory.
-/// A block of zeros has scale 1 and stays zero; no scale is below 2^-126.
-/// NaN becomes NaN (0x7f), infinity becomes +-448.
-/// CPU and GPU give the same bits. Throws Error: InvalidArgument, Unsupported, Driver, Compile.
+/// x: [M, K] bf16, f16 or f32, K contiguous; q: [M, K] e4m3, e5m2 or i8, K contiguous. The largest number of e5m2 is
+/// 57344, of i8 127, where e4m3 has 448; -128 is not made. scales: [M, ceil(K/128)] f32, row-major, MN-major, or
+/// padded: the larger stride steps over what the smaller spans. K is a multiple of 16; on CUDA the rows of x and q
+/// start on multiples of 16 bytes. q, scales and x share no memory. A block of zeros has scale 1 and stays zero; no
+/// scale is below 2^-126. NaN becomes NaN (0x7f), of i8 0, and infinity +-448. CPU and GPU give the same bits. Throws
+/// Error: InvalidArgument, Unsupported, Driver, Compile.
 FINEGEMM_API void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                                 const QuantizeOptions& options = {});
 

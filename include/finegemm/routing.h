@@ -51,8 +51,8 @@ struct PermuteOptions {
 /// Rows of q are those of the tokens that chose them: of bf16 as quantize_rows makes them where q is e4m3, else as they
 /// are, with their scales.
 struct PermuteQuantizeArgs {
-    ConstMatrix x;           ///< [T, H] bf16, f16, e4m3 or e5m2, columns contiguous, rows of a multiple of 16 bytes
-    ConstMatrix x_scales{};  ///< [T, ceil(H/128)] f32, any strides, of e4m3 and e5m2; else left out
+    ConstMatrix x;           ///< [T, H] bf16, f16, e4m3, e5m2 or i8, columns contiguous, rows of a multiple of 16 bytes
+    ConstMatrix x_scales{};  ///< [T, ceil(H/128)] f32, any strides, of e4m3, e5m2 and i8; else left out
     ConstMatrix inverse;     ///< [T, k] i32, what `route` writes
     Stack q;                 ///< [R, H], or [E, R, H] of Masked: e4m3 of bf16, or the type of x
     Stack scales{};          ///< [R, ceil(H/128)] f32, or [E, R, ceil(H/128)], any strides; left out where q has none

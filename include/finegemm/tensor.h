@@ -15,10 +15,11 @@ enum class DType : int32_t {
     I32 = 6,      ///< lengths, windows, numbers of pages, of rows and of experts
     E5M2 = 7,     ///< OCP FP8 E5M2, one byte, with infinities: the upper byte of an F16
     I64 = 8,      ///< experts' ids, as libraries pick them
+    I8 = 9,       ///< integers from -128 to 127
 };
 
 constexpr int64_t size_of(DType t) {
-    const bool byte = t == DType::E4M3 || t == DType::E5M2;
+    const bool byte = t == DType::E4M3 || t == DType::E5M2 || t == DType::I8;
     const bool word = t == DType::F32 || t == DType::UE8M0x4 || t == DType::I32;
     return byte ? 1 : word ? 4 : t == DType::I64 ? 8 : 2;
 }

@@ -46,11 +46,11 @@ def gemm(
 ) -> T:
     """d[m, n] = sum over k of (a[m, k] * sfa[m, k // 128]) * (b[n, k] * sfb[n // 128, k // 128]). Returns `d`.
 
-    a [M, K], b [N, K]: float8_e4m3fn (or uint8, its bits), one of them also float8_e5m2, K contiguous. sfa
-    [M, ceil(K/128)] and sfb [ceil(N/128), ceil(K/128)]: float32, any strides. Scales of shape [M, 1] or [N, 1] are one
-    for each row, of shape [1, 1] one for the matrix; with sfb [N, ceil(K/128)] each row of b has scales of its own, as
-    gradients of weights need, and d is the product alone, which `accumulate` adds to a d of float32. d [M, N]: bfloat16
-    (or uint16, its bits), float16 or float32, N contiguous; a new array of a's library when None, bfloat16 if
+    a [M, K], b [N, K]: float8_e4m3fn (or uint8, its bits), one of them also float8_e5m2, or both int8, K contiguous.
+    sfa [M, ceil(K/128)] and sfb [ceil(N/128), ceil(K/128)]: float32, any strides. Scales of shape [M, 1] or [N, 1] are
+    one for each row, of shape [1, 1] one for the matrix; with sfb [N, ceil(K/128)] each row of b has scales of its own,
+    as gradients of weights need, and d is the product alone, which `accumulate` adds to a d of float32. d [M, N]:
+    bfloat16 (or uint16, its bits), float16 or float32, N contiguous; a new array of a's library when None, bfloat16 if
     `out_dtype` says nothing else. a and b may be bfloat16 or float16 instead, without scales: sfa and sfb are None
     then, K is a multiple of 8, d is of their type or float32, and either may have M or N contiguous instead of K.
 
@@ -222,7 +222,7 @@ def quantize_rows(
     q: T | None = None,
     scales: T | None = None,
     *,
-    dtype: Literal["float8_e4m3fn", "float8_e5m2"] | None = None,
+    dtype: Literal["float8_e4m3fn", "float8_e5m2", "int8"] | None = None,
     power_of_two_scales: bool = False,
     stream: Any = None,
     context: Context | None = None,
@@ -230,9 +230,9 @@ def quantize_rows(
     """Casts x [M, K] to e4m3 with a scale for each row and 128 columns, as activations have. Returns (q, scales).
 
     x: bfloat16 (or uint16, its bits), float16 or float32, K contiguous. q is float8_e4m3fn, unless it or `dtype` says
-    float8_e5m2, as gradients may have. scales [M, ceil(K/128)] = largest magnitude / 448, of e5m2 / 57344, rounded up
-    to a power of two if asked. New arrays of x's library unless given. Autograd does not see the call: the results are
-    detached, even where x requires grad.
+    float8_e5m2, as gradients may have, or int8. scales [M, ceil(K/128)] = largest magnitude / 448, of e5m2 / 57344,
+    of int8 / 127, rounded up to a power of two if asked; -128 is not made. New arrays of x's library unless given.
+    Autograd does not see the call: the results are detached, even where x requires grad.
     """
 
 
@@ -242,7 +242,7 @@ def quantize_blocks(
     q: T | None = None,
     scales: T | None = None,
     *,
-    dtype: Literal["float8_e4m3fn", "float8_e5m2"] | None = None,
+    dtype: Literal["float8_e4m3fn", "float8_e5m2", "int8"] | None = None,
     power_of_two_scales: bool = False,
     stream: Any = None,
     context: Context | None = None,
@@ -347,8 +347,8 @@ def explain(
     *,
     plan_table: str | None = None,
     # Fields of a product; tools/gen_fields.py writes them.
-    dtype: Literal["float8_e4m3fn", "bfloat16", "float16", "float8_e5m2"] | None = None,
-    dtype_of_b: Literal["float8_e4m3fn", "bfloat16", "float16", "float8_e5m2"] | None = None,
+    dtype: Literal["float8_e4m3fn", "bfloat16", "float16", "float8_e5m2", "int8"] | None = None,
+    dtype_of_b: Literal["float8_e4m3fn", "bfloat16", "float16", "float8_e5m2", "int8"] | None = None,
     row_b_scales: bool = False,
     out_dtype: Literal["bfloat16", "float16", "float32"] | None = None,
     groups: int | None = None,
@@ -372,7 +372,7 @@ def explain(
 
     Fields of the product, which `groups` makes one of grouped_gemm and `k_groups` one of k_grouped_gemm:
 
-    `dtype`: Of A and B; without it e4m3, which has scales, as e5m2 has.
+    `dtype`: Of A and B; without it e4m3, which has scales, as e5m2 and i8 have.
     `dtype_of_b`: Of B, where one of A and B is e4m3 and the other e5m2.
     `row_b_scales`: Scales for each row of B, not for 128x128 blocks, as gradients of weights need.
     `out_dtype`: Of D; without it f32 for groups of K, else as A and B, for e4m3 bf16.

@@ -36,6 +36,7 @@ xla::Error* failed(const xla::Api& api, const char* message) {
 DLDataType dtype_of(int32_t type) {
     switch (type) {
         case xla::kBool: return {kDLBool, 8, 1};
+        case xla::kS8: return {kDLInt, 8, 1};
         case xla::kS32: return {kDLInt, 32, 1};
         case xla::kS64: return {kDLInt, 64, 1};
         case xla::kU8: return {kDLUInt, 8, 1};

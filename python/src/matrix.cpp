@@ -52,8 +52,8 @@ bool is_integers(std::string_view name) {
            name == "lengths" || name == "block_table" || name == "schedule";
 }
 
-/// Scores take queries, which are `q` too, of e4m3: the library says so.
-bool takes_e5m2(std::string_view name) {
+/// Codes of e5m2 or integers? Scores take queries, which are `q` too, of e4m3: the library says so.
+bool takes_other_codes(std::string_view name) {
     return name == "a" || name == "b" || name == "q" || name == "row_q" || name == "transposed";
 }
 
@@ -63,7 +63,7 @@ std::string wanted_by(std::string_view name) {
         return names_of(is_operand, &ElementType::array_name) + " (or uint8 or uint16, bits of the first two)";
     if (name == "d" || name == "c")
         return names_of(is_output, &ElementType::array_name) + " (or uint16, bits of the first)";
-    if (is_codes(name) && takes_e5m2(name)) return "float8_e4m3fn (or uint8, its bits) or float8_e5m2";
+    if (is_codes(name) && takes_other_codes(name)) return "float8_e4m3fn (or uint8, its bits), float8_e5m2 or int8";
     if (is_codes(name)) return "float8_e4m3fn (or uint8, its bits)";
     if (name == "x") return "bfloat16 (or uint16, its bits), float16 or float32";
     if (is_any_scale(name)) return "float32, or int32 that packs four exponents (UE8M0)";
@@ -91,7 +91,8 @@ DType dtype_of(std::string_view name, DLDataType t) {
         if (t.code == kDLFloat && t.bits == 16) return DType::F16;
         if (t.code == kDLBfloat && t.bits == 16) return DType::BF16;
         if (t.code == kDLFloat8_e4m3fn && t.bits == 8) return DType::E4M3;
-        if (t.code == kDLFloat8_e5m2 && t.bits == 8 && takes_e5m2(name)) return DType::E5M2;
+        if (t.code == kDLFloat8_e5m2 && t.bits == 8 && takes_other_codes(name)) return DType::E5M2;
+        if (t.code == kDLInt && t.bits == 8 && takes_other_codes(name)) return DType::I8;
         if (t.code == kDLUInt && t.bits == 8 && wanted_by(name) != "float32" && !is_integers(name)) return DType::E4M3;
         if (t.code == kDLInt && t.bits == 8 && name == "codes") return DType::E4M3;
         if (t.code == kDLFloat8_e8m0fnu && name == "exponents") return DType::E4M3;

@@ -42,7 +42,18 @@ struct MetadataExtension {
 };
 
 // XLA_FFI_DataType.
-enum : int32_t { kBool = 1, kS32 = 4, kS64 = 5, kU8 = 6, kU16 = 7, kF16 = 10, kF32 = 11, kF64 = 12, kBF16 = 16 };
+enum : int32_t {
+    kBool = 1,
+    kS8 = 2,
+    kS32 = 4,
+    kS64 = 5,
+    kU8 = 6,
+    kU16 = 7,
+    kF16 = 10,
+    kF32 = 11,
+    kF64 = 12,
+    kBF16 = 16
+};
 enum : int32_t { kF8E5M2 = 19, kF8E4M3FN = 20 };
 
 struct Buffer {

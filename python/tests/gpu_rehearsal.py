@@ -13,7 +13,7 @@ from torch_support import torch
 SMS = 132  # of the GPU that the CPU stands for
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 DTYPES = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
-CODES = {torch.float8_e4m3fn: "", torch.float8_e5m2: "_E5M2"}  # ends of names
+CODES = {torch.float8_e4m3fn: "", torch.float8_e5m2: "_E5M2", torch.int8: "_I8"}  # ends of names
 ENDINGS = ("", "_grouped", "_kgrouped", "_kgrouped")  # of names of kernels, by the form of groups of scales
 
 
@@ -304,7 +304,7 @@ class Rehearsal:
         self.names.clear()
         call()
         kinds, ends = (
-            ("", "e4m3_gemm_", "e5m2_gemm_", "bf16_gemm_", "f16_gemm_"),
+            ("", "e4m3_gemm_", "e5m2_gemm_", "i8_gemm_", "bf16_gemm_", "f16_gemm_"),
             ("", "_rows", "_bmn_bnk_mn_gemm_impl"),
         )
         return {f"FineGEMM_{kind}{name}{end}" for kind in kinds for name in self.names for end in ends}

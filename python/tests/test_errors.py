@@ -89,7 +89,7 @@ MISUSES = {
     "numerics is unknown": change(numerics=lambda _: "double"),
     "accumulate without d": change(d=lambda _: None, accumulate=lambda _: True),
     "accumulate into bfloat16": change(accumulate=lambda _: True),
-    "out_dtype is unknown": change(out_dtype=lambda _: "int8"),
+    "out_dtype is unknown": change(out_dtype=lambda _: "int4"),
     "out_dtype is not that of d": change(out_dtype=lambda _: "float32"),
     "stream is a string": change(stream=lambda _: "main"),
     "config has a NUL": change(config=lambda _: "m64n128\0s4"),
@@ -103,14 +103,14 @@ MISUSES = {
     "x is e4m3": lambda: finegemm.quantize_rows(operands(16, 32, 256)[0]),
     "x has an odd number of columns": lambda: finegemm.quantize_rows(np.zeros((4, 100), np.float32)),
     "x is transposed": lambda: finegemm.quantize_blocks(np.zeros((128, 64), np.float32).T),
-    "q is int8": lambda: finegemm.quantize_rows(np.zeros((4, 128), np.float32), np.zeros((4, 128), np.int8)),
+    "q is int16": lambda: finegemm.quantize_rows(np.zeros((4, 128), np.float32), np.zeros((4, 128), np.int16)),
     "q has another shape": lambda: finegemm.quantize_rows(np.zeros((4, 128), np.float32), np.zeros((4, 64), np.uint8)),
     "offsets are int64": lambda: finegemm.quantize_columns(np.zeros((4, 128), np.float32), offsets=np.array((0, 4))),
     "begins without offsets": lambda: finegemm.quantize_columns(
         np.zeros((4, 128), np.float32), begins=np.zeros(2, np.int32)
     ),
-    "row_q is int8": lambda: finegemm.quantize_columns(
-        np.zeros((4, 128), np.float32), row_q=np.zeros((4, 128), np.int8)
+    "row_q is int16": lambda: finegemm.quantize_columns(
+        np.zeros((4, 128), np.float32), row_q=np.zeros((4, 128), np.int16)
     ),
     "scales have another shape": lambda: finegemm.quantize_blocks(
         np.zeros((130, 128), np.float32), np.zeros((130, 128), np.uint8), np.zeros((1, 1), np.float32)
@@ -142,7 +142,7 @@ MISUSES = {
     "device is unknown": lambda: finegemm.explain(1, 8, 16, device="a100"),
     "n is not a multiple of 8": lambda: finegemm.explain(1, 12, 16, device="h200"),
     "out_dtype of explain is unknown": lambda: finegemm.explain(
-        1, 8, 16, device="h200", row_b_scales=True, out_dtype="int8"
+        1, 8, 16, device="h200", row_b_scales=True, out_dtype="int4"
     ),
     "groups are added to": lambda: finegemm.explain(1, 8, 16, device="h200", groups=2, accumulate=True),
     "bf16 is added to": lambda: finegemm.explain(1, 8, 16, device="h200", row_b_scales=True, accumulate=True),

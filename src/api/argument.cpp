@@ -216,11 +216,11 @@ void check_places(const Argument& a, const Argument& b, const Argument& d) {
             continue;
         }
         if (!x.empty() && x.x.cols > 1 && x.x.col_stride != 1)
-            reject(
-                x.name,
-                "has column stride {}, must be 1 (rows contiguous), as FP8 is multiplied in no other layout; make it "
-                "contiguous, or have quantize_columns write it transposed",
-                x.x.col_stride);
+            reject(x.name,
+                   "has column stride {}, must be 1 (rows contiguous), as {} multiplied in no other layout; make it "
+                   "contiguous{}",
+                   x.x.col_stride, x.x.dtype == DType::I8 ? "integers are" : "FP8 is",
+                   x.x.dtype == DType::I8 ? "" : ", or have quantize_columns write it transposed");
         x.check_rows(alignment);
     }
     d.check_rows(alignment);

@@ -12,7 +12,8 @@ namespace finegemm::jit {
 
 namespace {
 
-constexpr uint32_t kFmul = 0x220, kFfma = 0x223, kBra = 0x947;  // with registers; BRA to an address in the kernel
+constexpr uint32_t kFmul = 0x220, kFfma = 0x223, kI2fp = 0x245,
+                   kBra = 0x947;  // with registers; BRA to an address in the kernel
 constexpr uint32_t kNoRegister = 255, kNoBarrier = 7;
 
 struct Instruction {
@@ -27,6 +28,7 @@ struct Instruction {
         high = value ? high | mask : high & ~mask;
     }
     bool multiplies() const { return bits(0, 12) == kFmul || bits(0, 12) == kFfma; }
+    bool converts() const { return bits(0, 12) == kI2fp; }  // a sum of integers, before it is multiplied
     uint32_t operands() const { return bits(0, 12) == kFfma ? 3 : 2; }
     uint32_t target() const { return bits(16, 8); }
     uint32_t operand(uint32_t i) const { return bits(24 + i * 8 + (i == 2 ? 24 : 0), 8); }  // bits 24, 32 and 64
@@ -70,11 +72,13 @@ size_t end_of_sequence(std::span<const Instruction> code, size_t first) {
     return count >= kShortest ? end : first;
 }
 
-/// Keeps for `next` what both read, if nothing comes between them.
-void keep_operands(Instruction& now, const Instruction& next) {
+/// Keeps for `next` what both read, if nothing but perhaps a conversion comes between them, which takes the place of
+/// operand 1.
+void keep_operands(Instruction& now, const Instruction& next, const Instruction* conversion) {
     for (uint32_t i = 0; i < std::min(now.operands(), next.operands()); ++i) {
         const uint32_t source = now.operand(i);
-        now.set_reuse(i, source == next.operand(i) && source != now.target() && source != kNoRegister);
+        const bool lost = conversion && (i == 1 || conversion->target() == source);
+        now.set_reuse(i, source == next.operand(i) && source != now.target() && source != kNoRegister && !lost);
     }
 }
 
@@ -84,14 +88,24 @@ size_t set_yield_hints_of(std::span<Instruction> sequence, const std::vector<boo
     uint32_t since = 0;  // instructions since the last one that yielded
     for (size_t i = 0; i + 1 < sequence.size(); ++i) {
         Instruction& now = sequence[i];
+        if (now.converts() && now.is_free()) {
+            ++since;
+            now.set_yield(false);
+            continue;
+        }
         if (!now.multiplies() || !now.is_free()) {
             since = 0;
             continue;
         }
-        const bool yields = ++since % every == 0, followed = sequence[i + 1].multiplies() && !sequence[i + 1].waits();
+        const bool converts = i + 2 < sequence.size() && sequence[i + 1].converts();
+        const size_t next = i + 1 + converts;
+        const bool followed = sequence[next].multiplies() && !sequence[i + 1].waits() && !sequence[next].waits();
+        const bool yields = ++since >= every;
+        if (yields) since = 0;
         now.set_yield(yields);
         for (uint32_t operand = 0; operand < 3; ++operand) now.set_reuse(operand, false);
-        if (!yields && followed && !entered[first + i + 1]) keep_operands(now, sequence[i + 1]);
+        if (!yields && followed && !entered[first + i + 1] && !entered[first + next])
+            keep_operands(now, sequence[next], converts ? &sequence[i + 1] : nullptr);
         ++count;
     }
     return count;

@@ -50,4 +50,7 @@ std::vector<CandidateList> finished_candidates();
 /// The lists of those types of scaled operands and of D that few calls ask for.
 std::vector<CandidateList> rare_candidates();
 
+/// The lists of integers.
+std::vector<CandidateList> integer_candidates();
+
 }  // namespace finegemm::plan

@@ -36,12 +36,26 @@ std::optional<GemmConfig> cheapest(const Problem& problem, const DeviceSpec& dev
     return best;
 }
 
+/// The shipped choice. Integers have FP8's where they have the tile and M is so small that weights take the time.
+std::optional<GemmConfig> shipped_for(const Problem& problem, const DeviceSpec& device) {
+    const std::span<const ShippedEntry> shipped = shipped_table(device);
+    constexpr uint32_t kFewRows = 128;
+    if (problem.a.element != Element::I8) return found_in(shipped, problem, device);
+    if (problem.m > kFewRows) return {};
+    Problem fp8 = problem;
+    fp8.a.element = fp8.b.element = Element::E4M3;
+    std::optional<GemmConfig> config = found_in(shipped, fp8, device);
+    if (!config) return {};
+    config->a = problem.a, config->b = problem.b;
+    const auto ours = candidates(problem.kind());
+    return std::ranges::find(ours, *config) != ours.end() ? config : std::nullopt;
+}
+
 /// Nothing, when no kernel can take it.
 std::optional<Choice> choice_of(const Problem& problem, const DeviceSpec& device, const PlanTable* user) {
     if (user)
         if (const auto config = found_in(user->entries, problem, device)) return Choice{*config, Source::UserTable};
-    if (const auto config = found_in(shipped_table(device), problem, device))
-        return Choice{*config, Source::ShippedTable};
+    if (const auto config = shipped_for(problem, device)) return Choice{*config, Source::ShippedTable};
     if (const auto config = cheapest(problem, device)) return Choice{*config, Source::Model};
     return {};
 }

@@ -38,6 +38,13 @@ struct Codes<DType::E5M2> {
     static constexpr Code magnitude(Code c) { return (c & 0x7f) > 0 && (c & 0x7f) < 4 ? Code{4} : c & 0x7f; }
 };
 template <>
+struct Codes<DType::I8> {
+    using Code = uint8_t;
+    static constexpr float value(Code c) { return static_cast<int8_t>(c); }
+    /// -128, which quantisation does not make, has no code without its sign: the next one.
+    static constexpr Code magnitude(Code c) { return c == 0x80 ? Code{0x7f} : c < 0x80 ? c : static_cast<Code>(-c); }
+};
+template <>
 struct Codes<DType::BF16> {
     using Code = uint16_t;
     static constexpr float value(Code c) { return float_of_bf16(c); }
@@ -93,6 +100,8 @@ inline constexpr ElementType kElementTypes[] = {
      .output = Output::F32, .rounding = {0x1p-24, 0x1p-150, 0x1.ffffffp127}},
     {.dtype = DType::E5M2, .name = "e5m2", .array_name = "float8_e5m2", .enumerator = "E5M2",
      .operand = Element::E5M2, .scaled = true, .results = {DType::BF16, DType::F32, DType::F16}},
+    {.dtype = DType::I8, .name = "i8", .array_name = "int8", .enumerator = "I8",
+     .operand = Element::I8, .scaled = true, .results = {DType::BF16}},
 };
 // clang-format on
 

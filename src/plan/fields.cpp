@@ -112,7 +112,7 @@ void check_extents(const GemmShape& s) {
 }  // namespace
 
 void check_operand_types(const Problem& p, const char* name) {
-    const bool usual = p.a.element == p.b.element && p.a.element != Element::E5M2;
+    const bool usual = p.a.element == p.b.element && p.a.element != Element::E5M2 && p.a.element != Element::I8;
     if (usual || !candidates(p.kind()).empty()) return;
     reject(name,
            "is multiplied in {}, of which there is no kernel for {}{}, with D of {}{}; {} has those that there are",

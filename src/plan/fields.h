@@ -47,7 +47,7 @@ struct Field {
 // Each calls visit(field, its member of each of `shapes`), which have members of the fields' names.
 template <typename Visit, typename... Shapes>
 constexpr void operand_fields(const Visit& visit, Shapes&... shapes) {
-    visit(Field{"dtype", kAll, "Of A and B; without it e4m3, which has scales, as e5m2 has", is_operand},
+    visit(Field{"dtype", kAll, "Of A and B; without it e4m3, which has scales, as e5m2 and i8 have", is_operand},
           shapes.dtype...);
     visit(Field{"dtype_of_b", kNotSum, "Of B, where one of A and B is e4m3 and the other e5m2", is_operand},
           shapes.dtype_of_b...);

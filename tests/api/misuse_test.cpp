@@ -65,6 +65,14 @@ const Misuse kGemm[] = {
     {"b is f32", [](GemmCall& c) { c.args.b.dtype = FINEGEMM_F32; }},
     {"a and b are e5m2", [](GemmCall& c) { c.args.a.dtype = c.args.b.dtype = FINEGEMM_E5M2; }},
     {"b is e5m2, with scales of blocks", [](GemmCall& c) { c.args.b.dtype = FINEGEMM_E5M2; }},
+    {"a is i8 and b e4m3", [](GemmCall& c) { c.args.a.dtype = FINEGEMM_I8; }},
+    {"a and b are i8, d f32",
+     [](GemmCall& c) { c.args.a.dtype = c.args.b.dtype = FINEGEMM_I8, c.args.d.dtype = FINEGEMM_F32; }},
+    {"b is of i8 and stored by columns",
+     [](GemmCall& c) {
+         c.args.a.dtype = c.args.b.dtype = FINEGEMM_I8;
+         c.args.b.row_stride = 1, c.args.b.col_stride = c.args.b.rows;
+     }},
     {"d is e4m3", [](GemmCall& c) { c.args.d.dtype = FINEGEMM_E4M3; }},
     {"sfa is bf16", [](GemmCall& c) { c.args.sfa.dtype = FINEGEMM_BF16; }},
     {"sfb is e4m3", [](GemmCall& c) { c.args.sfb.dtype = FINEGEMM_E4M3; }},

@@ -146,25 +146,37 @@ TEST(CpuQuantizeElements, EveryHalfBecomesTheSameOnEveryInstructionSet) {
         }
 }
 
-TEST(CpuQuantizeElements, E5m2HasItsOwnLargestCodeAndRounding) {
+/// A type of codes, how floats become them, and the largest without its sign.
+struct OtherCodes {
+    DType dtype;
+    uint8_t (*of_float)(float);
+    uint8_t (*magnitude)(uint8_t);
+    uint8_t largest;
+};
+
+TEST(CpuQuantizeElements, OfOtherTypesHaveTheirOwnLargestCodeAndRounding) {
+    constexpr OtherCodes kOthers[] = {
+        {DType::E5M2, e5m2_of_float, [](uint8_t c) { return static_cast<uint8_t>(c & 0x7f); }, 0x7b},
+        {DType::I8, i8_of_float, [](uint8_t c) { return static_cast<uint8_t>(c < 128 ? c : 256 - c); }, 127}};
     const AnyTarget restore;
     for (const int64_t target : hwy::SupportedAndGeneratedTargets())
         for (const DType dtype : {DType::BF16, DType::F32}) {
             hwy::SetSupportedTargetsForTest(target);
             Input x(dtype, 140, 272, 16);
             test::fill(x, 140, 272, 9);
-            for (const ScaleShape shape : {ScaleShape::Rows, ScaleShape::Blocks}) {
-                Quantized out(shape, x.view(), {}, false, 16, 2, DType::E5M2);
-                const int64_t height = shape == ScaleShape::Rows ? 1 : 128;
-                uint8_t largest = 0;
-                for (int64_t r = 0; r < 140; ++r)
-                    for (int64_t c = 0; c < 272; ++c) {
-                        const float inverse = 1 / out.scale(r / height, c / 128);
-                        ASSERT_EQ(out.q.at(r, c), e5m2_of_float(x.at(r, c) * inverse)) << x.at(r, c);
-                        if (std::isfinite(x.at(r, c))) largest = std::max<uint8_t>(largest, out.q.at(r, c) & 0x7f);
-                    }
-                EXPECT_EQ(largest, 0x7b) << "57344";
-            }
+            for (const ScaleShape shape : {ScaleShape::Rows, ScaleShape::Blocks})
+                for (const OtherCodes& codes : kOthers) {
+                    Quantized out(shape, x.view(), {}, false, 16, 2, codes.dtype);
+                    const int64_t height = shape == ScaleShape::Rows ? 1 : 128;
+                    uint8_t largest = 0;
+                    for (int64_t r = 0; r < 140; ++r)
+                        for (int64_t c = 0; c < 272; ++c) {
+                            const float inverse = 1 / out.scale(r / height, c / 128);
+                            ASSERT_EQ(out.q.at(r, c), codes.of_float(x.at(r, c) * inverse)) << x.at(r, c);
+                            if (std::isfinite(x.at(r, c))) largest = std::max(largest, codes.magnitude(out.q.at(r, c)));
+                        }
+                    EXPECT_EQ(largest, codes.largest);
+                }
         }
 }
 

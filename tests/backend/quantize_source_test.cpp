@@ -17,16 +17,16 @@ TEST(QuantizeSource, ThereIsOneKernelForEachInputTypeAndKindOfBlock) {
         texts.insert(source.text);
         EXPECT_NE(source.text.find(source.entry + "("), std::string::npos) << source.text;
     }
-    EXPECT_EQ(entries.size(), 12u);
-    EXPECT_EQ(texts.size(), 12u);
+    EXPECT_EQ(entries.size(), 18u);
+    EXPECT_EQ(texts.size(), 18u);
     for (const QuantizeInput input : {QuantizeInput::F32, QuantizeInput::F16, QuantizeInput::BF16})
         for (const bool square_blocks : {false, true})
-            for (const QuantizeCodes codes : {QuantizeCodes::E4M3, QuantizeCodes::E5M2}) {
+            for (const QuantizeCodes codes : {QuantizeCodes::E4M3, QuantizeCodes::E5M2, QuantizeCodes::I8}) {
                 const QuantizeConfig config{input, square_blocks, codes};
                 EXPECT_TRUE(entries.contains(source_of(config).entry));
                 places.insert(config.index());
             }
-    EXPECT_EQ(places.size(), 12u);
+    EXPECT_EQ(places.size(), 18u);
     EXPECT_LT(*places.rbegin(), QuantizeConfig::kCount);
 }
 

@@ -103,6 +103,21 @@ TEST(E5m2, WhatIsTooLargeSaturatesAndNaNIsOneCode) {
         EXPECT_EQ(e5m2_of_float(float_of_bits(bits)), 0x7f);
 }
 
+TEST(I8, FloatsBecomeTheNearestIntegerAndNeverTheLeastOne) {
+    for (int code = -127; code <= 127; ++code) {
+        const auto bits = static_cast<uint8_t>(code);
+        const auto value = static_cast<float>(code);
+        EXPECT_EQ(i8_of_float(value), bits);
+        EXPECT_EQ(i8_of_float(std::nextafter(value + 0.5f, value)), bits) << code;
+        EXPECT_EQ(i8_of_float(value + 0.5f), static_cast<uint8_t>(std::min(127, code % 2 == 0 ? code : code + 1)));
+    }
+    for (const float x : {127.5f, 1e30f, kInfinity}) {
+        EXPECT_EQ(i8_of_float(x), 127) << x;
+        EXPECT_EQ(i8_of_float(-x), 0x81) << x;
+    }
+    EXPECT_EQ(i8_of_float(float_of_bits(0x7fc00000)), 0);
+}
+
 TEST(Bf16, EveryCodeIsTheUpperHalfOfAFloatAndComesBack) {
     for (uint32_t code = 0; code < 65536; ++code) {
         const float value = float_of_bf16(static_cast<uint16_t>(code));

@@ -125,7 +125,7 @@ TEST(WgmmaDescriptor, HasTheFieldsOfThePtxManual) {
 
 TEST(WgmmaDescriptor, AStepAlongKAddsSixteenthsOfItsBytes) {
     for (uint32_t address : {0u, 1024u, 200u * 1024})
-        for (uint32_t step = 0; step < 4; ++step)  // as wgmma_k128_fp8 does
+        for (uint32_t step = 0; step < 4; ++step)  // as wgmma_k128 does
             EXPECT_EQ(wgmma_descriptor(address) + 2 * step, wgmma_descriptor(address + 32 * step));
 }
 

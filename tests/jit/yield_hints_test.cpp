@@ -14,7 +14,8 @@
 namespace finegemm::jit {
 namespace {
 
-constexpr uint64_t kFfma = 0x7223, kFmul = 0x7220, kLoad = 0x7984, kBranch = 0x947;  // with no predicate, or any
+constexpr uint64_t kFfma = 0x7223, kFmul = 0x7220, kI2fp = 0x7245, kLoad = 0x7984,
+                   kBranch = 0x947;  // with no predicate, or any
 
 struct Code {
     std::array<uint64_t, 2> words;
@@ -87,6 +88,27 @@ TEST(YieldHints, AreLeftAloneWhereNobodyAskedForOthers) { EXPECT_EQ(with_yield_h
 TEST(YieldHints, SetASecondTimeStayTheSame) {
     const std::vector<Code> once = with_yield_hints(promotion(), 8);
     EXPECT_EQ(with_yield_hints(once, 8), once);
+}
+
+TEST(YieldHints, CountTheConversionsOfIntegersAndKeepFactorsAcrossThem) {
+    std::vector<Code> code;
+    for (uint64_t i = 0; i < 32; ++i) {
+        code.push_back({{kI2fp | (24 + i) << 16 | (24 + i) << 32, kFree & ~(uint64_t{1} << 45)}});  // which yields
+        code.push_back(ffma(100 + i, 200, 24 + i, 100 + i));
+    }
+    code[11].words[0] = ffma(105, 201, 29, 105).words[0];
+    code[12].words[0] = kI2fp | uint64_t{201} << 16 | uint64_t{30} << 32;  // overwrites the factor
+    code[13].words[0] = ffma(106, 201, 30, 106).words[0];
+    code[21] = ffma(110, 201, 200, 110);
+    code[23] = ffma(111, 202, 200, 111);  // a factor in the slot that conversions take
+    const std::vector<Code> out = with_yield_hints(code, 16);
+    for (size_t i = 1; i + 1 < out.size(); ++i) {
+        SCOPED_TRACE(i);
+        EXPECT_EQ(out[i].yields(), i == 17 || i == 33 || i == 49) << "an FFMA, counted from the first one";
+        const bool other = i == 9 || i == 11 || i == 13 || i == 19 || i == 21 || i == 23;
+        const bool multiplies = i % 2 == 1 && i + 2 < out.size() && !out[i].yields();
+        EXPECT_EQ(out[i].reuses(), multiplies && !other ? 1u : 0u);
+    }
 }
 
 TEST(YieldHints, KeepEachOperandThatTheNextInstructionReadsInTheSameSlot) {

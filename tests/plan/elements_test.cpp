@@ -80,8 +80,8 @@ TEST(ElementTypes, RoundWithinTheirBound) {
 
 TEST(ElementTypes, AreListedAsAlternatives) {
     EXPECT_EQ(names_of([](const ElementType& x) { return x.dtype == DType::E4M3; }), "e4m3");
-    EXPECT_EQ(names_of(is_scaled, &ElementType::array_name), "float8_e4m3fn or float8_e5m2");
-    EXPECT_EQ(names_of([](const ElementType&) { return true; }), "e4m3, bf16, f16, f32 or e5m2");
+    EXPECT_EQ(names_of(is_scaled, &ElementType::array_name), "float8_e4m3fn, float8_e5m2 or int8");
+    EXPECT_EQ(names_of([](const ElementType&) { return true; }), "e4m3, bf16, f16, f32, e5m2 or i8");
 }
 
 }  // namespace

@@ -61,6 +61,37 @@ TEST(Candidates, MultiplyE5m2AsGradientsHaveIt) {
             }
 }
 
+TEST(Candidates, MultiplyIntegersWithBothKindsOfScalesOfB) {
+    constexpr Operand kRows{.element = Element::I8}, kBlocks{.element = Element::I8, .scaling = Scaling::Blocks};
+    for (const Operand& b : {kBlocks, kRows})
+        for (const Grouping grouping : {Grouping::None, Grouping::Rows})
+            for (const uint32_t m : {1, 4096})
+                for (const bool batch_invariant : {false, true}) {
+                    const Problem p{.m = m,
+                                    .n = 1024,
+                                    .k = 1024,
+                                    .batch_invariant = batch_invariant && grouping != Grouping::Rows,
+                                    .a = kRows,
+                                    .b = b,
+                                    .groups = {grouping, grouping == Grouping::None ? 0u : 4u}};
+                    EXPECT_EQ(choose(p, device_of_types()).config.a.element, Element::I8) << text_of(p);
+                }
+    for (const GemmConfig& c : kernels()) {
+        const bool has_wgmma = c.a.element != Element::I8 || c.tile_n % 16 == 0 || c.tile_n == 24;
+        EXPECT_TRUE(has_wgmma) << name_of(c);
+    }
+}
+
+TEST(Candidates, OfIntegersFollowWhatWasMeasuredOfFp8) {
+    constexpr Operand kRows{.element = Element::I8}, kBlocks{.element = Element::I8, .scaling = Scaling::Blocks};
+    const auto chosen = [&](uint32_t m, uint32_t n, uint32_t k) {
+        return choose({.m = m, .n = n, .k = k, .a = kRows, .b = kBlocks}, device_of_types());
+    };
+    EXPECT_EQ(chosen(1, 2112, 7168).source, Source::ShippedTable);
+    EXPECT_EQ(name_of(chosen(1, 2112, 7168).config), "m64n32s7w1_splitK3_x2_i8");
+    EXPECT_EQ(chosen(16, 4096, 7168).source, Source::Model) << "which has no tile of 40 columns";
+}
+
 TEST(Candidates, MultiplyWithoutScalesInEveryLayoutAndFinishEachProduct) {
     for (const Element element : {Element::BF16, Element::F16})
         for (const DType d : {type_of(element).dtype, DType::F32})

@@ -1,4 +1,5 @@
-// Conversions between float and the small formats: e4m3 (OCP FP8 E4M3FN), e5m2 (OCP FP8 E5M2), bfloat16, IEEE half.
+// Conversions between float and the small formats: e4m3 (OCP FP8 E4M3FN), e5m2 (OCP FP8 E5M2), integers of eight bits,
+// bfloat16, IEEE half.
 // Layer core. All of it is exact and constexpr; rounding is to nearest, ties to even.
 #pragma once
 
@@ -6,7 +7,7 @@
 
 namespace finegemm {
 
-inline constexpr float kE4m3Max = 448.0f, kE5m2Max = 57344.0f;
+inline constexpr float kE4m3Max = 448.0f, kE5m2Max = 57344.0f, kI8Max = 127.0f;  // kI8Max: -128 is not made
 
 FG_HD constexpr uint32_t float_bits(float x) { return __builtin_bit_cast(uint32_t, x); }
 FG_HD constexpr float float_of_bits(uint32_t bits) { return __builtin_bit_cast(float, bits); }
@@ -53,6 +54,14 @@ FG_HD constexpr uint8_t e5m2_of_float(float x) {
     }
     const uint32_t rounded = magnitude + 0xfffffu + (magnitude >> 21 & 1u);
     return static_cast<uint8_t>(sign | ((rounded >> 21) - ((127u - 15u) << 2)));
+}
+
+/// Saturates: what lies beyond +-127, infinities included, becomes +-127. NaN becomes 0.
+FG_HD constexpr uint8_t i8_of_float(float x) {
+    if (is_nan(x)) return 0;
+    const float inside = x > kI8Max ? kI8Max : x < -kI8Max ? -kI8Max : x;
+    // 3 * 2^22 has a unit of 1: the addition rounds.
+    return static_cast<uint8_t>(float_bits(inside + 0x3p22f) - float_bits(0x3p22f));
 }
 
 FG_HD constexpr float float_of_bf16(uint16_t code) { return float_of_bits(static_cast<uint32_t>(code) << 16); }

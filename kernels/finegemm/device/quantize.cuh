@@ -10,7 +10,9 @@ namespace finegemm::device {
 /// Four codes, the first one in the lowest byte.
 template <QuantizeCodes Codes>
 __device__ inline uint32_t pack_codes(float a, float b, float c, float d) {
-    const auto pack = Codes == QuantizeCodes::E5M2 ? ptx::pack_e5m2 : ptx::pack_e4m3;
+    const auto pack = Codes == QuantizeCodes::I8     ? ptx::pack_i8
+                      : Codes == QuantizeCodes::E5M2 ? ptx::pack_e5m2
+                                                     : ptx::pack_e4m3;
     return pack(a, b) | static_cast<uint32_t>(pack(c, d)) << 16;
 }
 

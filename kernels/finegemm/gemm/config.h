@@ -42,9 +42,10 @@ enum class Element : uint32_t {
     BF16,
     F16,
     E5M2,
+    I8,
 };
 FG_HD constexpr uint32_t bytes_of(Element element) {
-    return element == Element::E4M3 || element == Element::E5M2 ? 1 : 2;
+    return element == Element::BF16 || element == Element::F16 ? 2 : 1;
 }
 
 /// What one scale serves, for 128 of K. A has scales of rows; those of B make a product 1D2D (blocks) or 1D1D (rows).

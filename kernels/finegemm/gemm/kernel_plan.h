@@ -188,13 +188,16 @@ FG_HD constexpr uint32_t blocks_in_flight(const GemmConfig& c, Producers produce
 /// most loops yield. Rarer yields make promotions shorter, but the other warpgroup starts its next block product
 /// later: the numbers here are the fastest ones of 2, 3, 4, 6, 8, 12, 16 and never, and of 14 and 20 for 128x224,
 /// of 20 and 32 for pairs of columns (docs/pipeline.md, "Yield interval"). Narrower tiles lose by any change, but for
-/// 128x64 and 128x80 with round-robin producers.
+/// 128x64 and 128x80 with round-robin producers. Promotions of integers, which ptxas lets never yield, have a
+/// conversion beside each FFMA, counted too: the fastest of 8, 16, 32 and never.
 FG_HD constexpr uint32_t yield_interval(const GemmConfig& c, Producers producers) {
     if (c.b.scaling == Scaling::None) return 0;
-    if (c.row_b_scales()) return 4;
+    const bool integers = c.a.element == Element::I8;
+    if (c.row_b_scales()) return integers ? 0 : 4;
     const bool narrow = producers == Producers::RoundRobin && c.row_warpgroups() == 2 && c.tile_n >= 64;
     if (c.tile_n < 96 && !narrow) return 0;
     if (pairs_columns(c.finish)) return 20;
+    if (integers) return published_tiles(c) && c.wgmmas_m() == 1 ? 8 : 16;
     return c.wgmmas_m() > 1 ? 16 : c.tile_n > 208 ? 14 : 8;
 }
 

@@ -35,7 +35,7 @@ struct QuantizeColumnsConfig {
     QuantizeInput input = QuantizeInput::BF16;
     QuantizeCodes codes = QuantizeCodes::E4M3;
 
-    static constexpr uint32_t kCount = 6;  // kernels that there are
+    static constexpr uint32_t kCount = 6;  // kernels that there are: of FP8
     /// Its place among them.
     FG_HD constexpr uint32_t index() const { return static_cast<uint32_t>(codes) * 3 + static_cast<uint32_t>(input); }
     constexpr bool operator==(const QuantizeColumnsConfig&) const = default;

@@ -1,4 +1,4 @@
-// Quantisation to e4m3 or e5m2 with a scale for each block: the rule, the work of one lane, and the launch's
+// Quantisation to e4m3, e5m2 or integers with a scale for each block: the rule, the work of one lane, and the launch's
 // parameters. Layer quantize. CPU and GPU use the same functions and so give the same bits.
 #pragma once
 
@@ -16,11 +16,13 @@ FG_HD constexpr uint32_t finite_magnitude(float x) {
 }
 
 /// What is written.
-enum class QuantizeCodes : uint32_t { E4M3, E5M2 };
-FG_HD constexpr float largest_code(QuantizeCodes codes) { return codes == QuantizeCodes::E5M2 ? kE5m2Max : kE4m3Max; }
+enum class QuantizeCodes : uint32_t { E4M3, E5M2, I8 };
+FG_HD constexpr float largest_code(QuantizeCodes codes) {
+    return codes == QuantizeCodes::I8 ? kI8Max : codes == QuantizeCodes::E5M2 ? kE5m2Max : kE4m3Max;
+}
 
-/// The scale of a block whose largest finite magnitude has the bits `largest`: amax / the largest code, 448 or 57344,
-/// at least kLeastScale; 1 for a block of zeros. With `power_of_two` rounded up to one.
+/// The scale of a block whose largest finite magnitude has the bits `largest`: amax / the largest code, 448, 57344 or
+/// 127, at least kLeastScale; 1 for a block of zeros. With `power_of_two` rounded up to one.
 FG_HD constexpr float block_scale(uint32_t largest, bool power_of_two, QuantizeCodes codes = QuantizeCodes::E4M3) {
     if (largest == 0) return 1.0f;
     const float scale = float_of_bits(largest) / largest_code(codes);
@@ -32,7 +34,10 @@ FG_HD constexpr float block_scale(uint32_t largest, bool power_of_two, QuantizeC
 FG_HD constexpr float inverse_scale(float scale) { return 1.0f / scale; }
 
 FG_HD constexpr uint8_t quantize_element(float x, float inverse, QuantizeCodes codes = QuantizeCodes::E4M3) {
-    return codes == QuantizeCodes::E5M2 ? e5m2_of_float(x * inverse) : e4m3_of_float(x * inverse);
+    const float y = x * inverse;
+    return codes == QuantizeCodes::I8     ? i8_of_float(y)
+           : codes == QuantizeCodes::E5M2 ? e5m2_of_float(y)
+                                          : e4m3_of_float(y);
 }
 
 enum class QuantizeInput : uint32_t { F32, F16, BF16 };
@@ -43,7 +48,7 @@ struct QuantizeConfig {
     bool square_blocks = false;  // 128x128 blocks; else 1x128
     QuantizeCodes codes = QuantizeCodes::E4M3;
 
-    static constexpr uint32_t kCount = 12;  // kernels that there are
+    static constexpr uint32_t kCount = 18;  // kernels that there are
     /// Its place among them.
     FG_HD constexpr uint32_t index() const {
         return static_cast<uint32_t>(codes) * 6 + static_cast<uint32_t>(input) * 2 + square_blocks;

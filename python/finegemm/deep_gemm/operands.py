@@ -55,8 +55,16 @@ def integers(name: str, x: Any, count: int) -> Sequence[int]:
 def parts(a: Any, b: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The matrices of two pairs, each with its scales behind it."""
     if type(a) is type(b) is tuple and len(a) == len(b) == 2:
-        return a[0], a[1], b[0], b[1]
-    return *pair("a", a), *pair("b", b)
+        x = a[0], a[1], b[0], b[1]
+    else:
+        x = *pair("a", a), *pair("b", b)
+    for name, codes in (("a", x[0]), ("b", x[2])):
+        if getattr(codes, "dtype", None) is torch.int8:
+            raise Unsupported(
+                f"{name}: has dtype int8, must be float8_e4m3fn, as int8 is two numbers of four bits in a byte here; "
+                "finegemm.gemm multiplies integers"
+            )
+    return x
 
 
 def pair(name: str, x: Any) -> tuple[Tensor, Tensor]:

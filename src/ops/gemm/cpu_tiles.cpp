@@ -3,21 +3,17 @@
 #define HWY_TARGET_INCLUDE "ops/gemm/cpu_tiles.cpp"
 #include <hwy/foreach_target.h>
 
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
-#include <memory>
-#include <new>
 #include <type_traits>
 
 #include <finegemm/core/fp8.h>
 
-#include "engine/any_address.h"
 #include "ops/gemm/call.h"
+#include "ops/gemm/cpu_panels.h"
 #include "ops/gemm/cpu_scale_factors.h"
 #include "ops/gemm/cpu_tiles.h"
 #include "plan/elements.h"
@@ -26,109 +22,6 @@ HWY_BEFORE_NAMESPACE();
 namespace finegemm::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-
-constexpr int64_t kBlock = kScaleBlock;
-constexpr int64_t kPitch = kCpuTileCols + 16;  // of rows of B: with a power of two they would share a few sets of L1
-
-struct Range {
-    int64_t begin, size;
-};
-
-Range block_range(const CpuTile& t, int64_t kb) {
-    return {kb * kBlock, std::min<int64_t>(kBlock, t.args.a.cols - kb * kBlock)};
-}
-template <typename Code>
-const Code* codes(const ConstMatrix& x, int64_t row) {
-    return static_cast<const Code*>(x.data) + row * x.row_stride;
-}
-float scale_at(const ConstMatrix& s, int64_t row, int64_t kb) {
-    return load<float>(s.data, row * s.row_stride + kb * s.col_stride);
-}
-
-/// The values of all codes, as type T.
-template <typename T, typename Decode>
-struct Table {
-    T of[256];
-    constexpr Table() : of{} {
-        for (int c = 0; c < 256; ++c) of[c] = static_cast<T>(Decode()(static_cast<uint8_t>(c)));
-    }
-};
-template <typename T, typename Decode>
-constexpr Table<T, Decode> kTable;
-
-/// One k-block of the tile, decoded: A by rows, B transposed, the code of zero behind the end of K.
-template <typename T>
-struct Panels {
-    struct Free {
-        void operator()(T* memory) const { std::free(memory); }
-    };
-    using Memory = std::unique_ptr<T[], Free>;
-    Memory a, b;
-
-    explicit Panels(int64_t rows) : a(allocate(rows * kBlock)), b(allocate(int64_t{kBlock} * kPitch)) {}
-
-    /// Aligned to two lines of the cache; the count is a multiple of a block.
-    static Memory allocate(int64_t count) {
-        Memory memory(static_cast<T*>(std::aligned_alloc(kBlock, static_cast<size_t>(count) * sizeof(T))));
-        if (!memory) throw std::bad_alloc();
-        return memory;
-    }
-
-    template <typename Decode>
-    void load_a(const CpuTile& t, int64_t kb) {
-        using Code = typename Decode::Code;
-        const auto [begin, size] = block_range(t, kb);
-        const ConstMatrix& of_a = t.args.a;
-        for (int64_t r = 0; r < t.rows; ++r) {
-            if (of_a.col_stride == 1) decode<Decode, 1>(codes<Code>(of_a, t.row + r) + begin, size, &a[r * kBlock]);
-            std::fill_n(&a[r * kBlock + size], kBlock - size, value<Decode>(0));
-        }
-        if (of_a.col_stride != 1) decode_columns<Decode, kBlock, 1>(of_a, t.row, t.rows, begin, size, a.get());
-    }
-    template <typename Decode>
-    void load_b(const CpuTile& t, int64_t kb) {
-        using Code = typename Decode::Code;
-        const auto [begin, size] = block_range(t, kb);
-        const ConstMatrix& of_b = t.args.b;
-        if (size < kBlock || t.cols < kCpuTileCols) std::fill_n(b.get(), kBlock * kPitch, value<Decode>(0));
-        if (of_b.col_stride != 1) return decode_columns<Decode, 1, kPitch>(of_b, t.col, t.cols, begin, size, b.get());
-        for (int64_t c = 0; c < t.cols; ++c) {
-            const Code* from = codes<Code>(t.args.b, t.col + c) + begin;
-            // 128 rows are too many streams for the hardware to see the next block coming.
-            const int64_t end = std::min(2 * kBlock, t.args.b.cols - begin);
-            for (int64_t line = kBlock; line < end; line += 64 / int64_t{sizeof(Code)}) hwy::Prefetch(from + line);
-            decode<Decode, kPitch>(from, size, &b[c]);
-        }
-    }
-
-private:
-    /// Columns of K, which are those of memory of an MN-major operand.
-    template <typename Decode, int64_t RowStep, int64_t KStep>
-    static void decode_columns(const ConstMatrix& x, int64_t row, int64_t rows, int64_t begin, int64_t size, T* to) {
-        using Code = typename Decode::Code;
-        for (int64_t k = 0; k < size; ++k) {
-            const Code* from = codes<Code>(x, row) + (begin + k) * x.col_stride;
-            for (int64_t r = 0; r < rows; ++r) to[r * RowStep + k * KStep] = value<Decode>(from[r * x.row_stride]);
-        }
-    }
-    template <typename Decode, int64_t Step>
-    static void decode(const typename Decode::Code* HWY_RESTRICT from, int64_t size, T* HWY_RESTRICT to) {
-        constexpr int64_t kUnit = 16 / sizeof(typename Decode::Code);  // K is a multiple of it
-        for (int64_t k = 0; k < size; k += kUnit)
-            for (int64_t i = k; i < k + kUnit; ++i) to[i * Step] = value<Decode>(from[i]);
-    }
-    template <typename Decode>
-    static T value(typename Decode::Code code) {
-        if constexpr (sizeof(code) == 1) return kTable<T, Decode>.of[code];
-        else return static_cast<T>(Decode()(code));
-    }
-};
-
-template <typename Type>
-struct ToFloat {
-    using Code = Type::Code;
-    constexpr float operator()(Code c) const { return Type::value(c); }
-};
 
 /// The scales of the tile's columns in a k-block; 0 past the end.
 template <typename T>
@@ -278,11 +171,12 @@ HWY_INLINE hn::Vec<hn::Rebind<float, D>> wgmma_step(D d, const int32_t* a_mantis
     return hn::BitCast(df, hn::IfThenZeroElse(hn::Eq(total, zero), hn::Or(scaled, sign)));
 }
 
-struct HopperBlock {
+/// A k-block of FP8.
+struct Fp8Block {
     Panels<int32_t> mantissas, exponents;
     bool special_row[kCpuTileRows], special_col[kCpuTileCols];
 
-    explicit HopperBlock(int64_t rows) : mantissas(rows), exponents(rows) {}
+    explicit Fp8Block(int64_t rows) : mantissas(rows), exponents(rows) {}
 
     void load(const CpuTile& t, int64_t kb) {
         const auto [begin, size] = block_range(t, kb);
@@ -302,6 +196,19 @@ struct HopperBlock {
                 special_col[c] = has_special(codes<uint8_t>(t.args.b, t.col + c) + begin, type);
         });
     }
+    template <typename D>
+    HWY_INLINE hn::Vec<hn::Rebind<float, D>> sum(D d, int64_t r, int64_t c) const {
+        const int32_t *am = &mantissas.a[r * kBlock], *ae = &exponents.a[r * kBlock];
+        auto sum = hn::Zero(hn::Rebind<float, D>());
+        for (int64_t k = 0; k < kBlock; k += kStepK)
+            sum = wgmma_step(d, am + k, ae + k, &mantissas.b[k * kPitch + c], &exponents.b[k * kPitch + c], sum);
+        return sum;
+    }
+    float element(const CpuTile& t, int64_t kb, int64_t r, int64_t c, float sum) const {
+        return special_row[r] || special_col[c] ? special_sum(t, kb, r, c) : sum;
+    }
+
+private:
     /// The sum of products some of which are not finite: NaN, or infinite.
     static float special_sum(const CpuTile& t, int64_t kb, int64_t r, int64_t c) {
         const auto [begin, size] = block_range(t, kb);
@@ -314,6 +221,28 @@ struct HopperBlock {
         });
         return std::isnan(sum) ? std::numeric_limits<float>::quiet_NaN() : sum;
     }
+};
+
+/// A k-block of integers, whose sums are exact in float, too.
+struct IntegerBlock {
+    using Decode = ToFloat<Codes<DType::I8>>;
+    Panels<float> values;
+
+    explicit IntegerBlock(int64_t rows) : values(rows) {}
+
+    void load(const CpuTile& t, int64_t kb) {
+        values.load_a<Decode>(t, kb);
+        values.load_b<Decode>(t, kb);
+    }
+    template <typename D>
+    HWY_INLINE hn::Vec<hn::Rebind<float, D>> sum(D, int64_t r, int64_t c) const {
+        const hn::Rebind<float, D> d;
+        auto sum = hn::Zero(d);
+        for (int64_t k = 0; k < kBlock; ++k)
+            sum = hn::MulAdd(hn::Set(d, values.a[r * kBlock + k]), hn::Load(d, &values.b[k * kPitch + c]), sum);
+        return sum;
+    }
+    float element(const CpuTile&, int64_t, int64_t, int64_t, float sum) const { return sum; }
 };
 
 /// The scales of a tile's rows and columns in a k-block, and their products.
@@ -334,10 +263,11 @@ struct HopperScales {
     }
 };
 
-void HopperTile(const CpuTile& t, BlockSteps blocks, bool tensor_core_scales, float* sums) {
+template <typename Block>
+void hopper_sums(const CpuTile& t, BlockSteps blocks, bool tensor_core_scales, float* sums) {
     const hn::CappedTag<int32_t, kCpuTileCols> d;
     const hn::Rebind<float, decltype(d)> df;
-    HopperBlock block(t.rows);
+    Block block(t.rows);
     std::fill_n(sums, t.rows * kCpuTileCols, 0.0f);
     HWY_ALIGN float product[kCpuTileCols];
     HopperScales scales{.wgmma = tensor_core_scales, .row = {}, .col = {}, .row_parts = {}, .col_parts = {}};
@@ -345,22 +275,18 @@ void HopperTile(const CpuTile& t, BlockSteps blocks, bool tensor_core_scales, fl
         block.load(t, kb);
         scales.load(t, kb);
         for (int64_t r = 0; r < t.rows; ++r) {
-            const int32_t *am = &block.mantissas.a[r * kBlock], *ae = &block.exponents.a[r * kBlock];
-            for (int64_t c = 0; c < t.cols; c += static_cast<int64_t>(hn::Lanes(d))) {
-                auto sum = hn::Zero(df);
-                for (int64_t k = 0; k < kBlock; k += kStepK)
-                    sum = wgmma_step(d, am + k, ae + k, &block.mantissas.b[k * kPitch + c],
-                                     &block.exponents.b[k * kPitch + c], sum);
-                hn::Store(sum, df, product + c);
-            }
+            for (int64_t c = 0; c < t.cols; c += static_cast<int64_t>(hn::Lanes(d)))
+                hn::Store(block.sum(d, r, c), df, product + c);
             float* to = sums + r * kCpuTileCols;
-            for (int64_t c = 0; c < t.cols; ++c) {
-                const bool special = block.special_row[r] || block.special_col[c];
-                const float of_block = special ? HopperBlock::special_sum(t, kb, r, c) : product[c];
-                to[c] = std::fma(of_block, scales.factor(r, c), to[c]);
-            }
+            for (int64_t c = 0; c < t.cols; ++c)
+                to[c] = std::fma(block.element(t, kb, r, c, product[c]), scales.factor(r, c), to[c]);
         }
     }
+}
+
+void HopperTile(const CpuTile& t, BlockSteps blocks, bool tensor_core_scales, float* sums) {
+    const auto sum = t.args.a.dtype == DType::I8 ? hopper_sums<IntegerBlock> : hopper_sums<Fp8Block>;
+    sum(t, blocks, tensor_core_scales, sums);
 }
 
 }  // namespace finegemm::HWY_NAMESPACE

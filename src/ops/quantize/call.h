@@ -11,7 +11,9 @@ enum class ScaleShape { Rows, Blocks };
 
 /// The type of checked codes.
 inline QuantizeCodes codes_of(const Matrix& q) {
-    return q.dtype == DType::E5M2 ? QuantizeCodes::E5M2 : QuantizeCodes::E4M3;
+    return q.dtype == DType::I8     ? QuantizeCodes::I8
+           : q.dtype == DType::E5M2 ? QuantizeCodes::E5M2
+                                    : QuantizeCodes::E4M3;
 }
 
 /// Operands and options of one quantisation. The options are borrowed.

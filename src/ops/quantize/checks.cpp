@@ -79,6 +79,8 @@ void check_transposed(const Argument& out, const ConstMatrix& x, DType codes) {
 void check_column_codes(const Argument& out, const QuantizeColumnsCall& call) {
     const int64_t m = call.x.rows, k = call.x.cols;
     check_codes_type(out);
+    if (out.x.dtype == DType::I8)
+        reject("q", "has dtype i8, must be e4m3 or e5m2, which gradients have; quantise the transpose by rows");
     out.check_extents();
     if (out.x.rows != k) reject("q", "has {} rows, but x has {} columns; q is [K, C], x is [M, K]", out.x.rows, k);
     const int64_t unit = call.has_groups() ? kScaleBlock : 16;

@@ -89,6 +89,16 @@ HWY_INLINE IntVector codes_of_floats(FloatVector x) {
     return hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0x7f800000)), hn::Set(d, 0x7f), hn::Or(code, sign));
 }
 
+struct ToI8;
+/// i8_of_float of each lane.
+template <>
+HWY_INLINE IntVector codes_of_floats<ToI8>(FloatVector x) {
+    const Floats d;
+    const FloatVector inside =
+        hn::Min(hn::Max(hn::IfThenZeroElse(hn::IsNaN(x), x), hn::Set(d, -kI8Max)), hn::Set(d, kI8Max));
+    return hn::And(hn::NearestInt(inside), hn::Set(Ints(), 0xff));
+}
+
 /// Calls `use` with the position of each vector of a block.
 template <typename Use>
 HWY_INLINE void for_each_vector(const CpuQuantizeBlock& b, const Use& use) {
@@ -116,8 +126,11 @@ float quantize_block_as(const CpuQuantizeBlock& b, bool power_of_two) {
 
 template <typename From>
 float quantize_block_of(const CpuQuantizeBlock& b, bool power_of_two) {
-    return b.codes == QuantizeCodes::E5M2 ? quantize_block_as<From, ToE5m2>(b, power_of_two)
-                                          : quantize_block_as<From, ToE4m3>(b, power_of_two);
+    switch (b.codes) {
+        case QuantizeCodes::I8: return quantize_block_as<From, ToI8>(b, power_of_two);
+        case QuantizeCodes::E5M2: return quantize_block_as<From, ToE5m2>(b, power_of_two);
+        default: return quantize_block_as<From, ToE4m3>(b, power_of_two);
+    }
 }
 
 float QuantizeBlock(const CpuQuantizeBlock& b, bool power_of_two) {

@@ -22,15 +22,23 @@ constexpr std::array<QuantizeConfig, QuantizeConfig::kCount> kConfigs = {{{F32, 
                                                                           {BF16, false, E5M2},
                                                                           {F32, true, E5M2},
                                                                           {F16, true, E5M2},
-                                                                          {BF16, true, E5M2}}};
+                                                                          {BF16, true, E5M2},
+                                                                          {F32, false, I8},
+                                                                          {F16, false, I8},
+                                                                          {BF16, false, I8},
+                                                                          {F32, true, I8},
+                                                                          {F16, true, I8},
+                                                                          {BF16, true, I8}}};
 constexpr std::array<QuantizeColumnsConfig, QuantizeColumnsConfig::kCount> kColumnConfigs = {
     {{F32}, {F16}, {BF16}, {F32, E5M2}, {F16, E5M2}, {BF16, E5M2}}};
 
 constexpr std::string_view kNames[] = {"F32", "F16", "BF16"};
 
 /// What sources and names say of codes that are not e4m3.
-std::string_view field_of(QuantizeCodes codes) { return codes == E5M2 ? ", finegemm::QuantizeCodes::E5M2" : ""; }
-std::string_view suffix_of(QuantizeCodes codes) { return codes == E5M2 ? "_E5M2" : ""; }
+std::string_view field_of(QuantizeCodes codes) {
+    return codes == I8 ? ", finegemm::QuantizeCodes::I8" : codes == E5M2 ? ", finegemm::QuantizeCodes::E5M2" : "";
+}
+std::string_view suffix_of(QuantizeCodes codes) { return codes == I8 ? "_I8" : codes == E5M2 ? "_E5M2" : ""; }
 
 }  // namespace
 

@@ -224,8 +224,8 @@ public:
             std::function<std::vector<float>(std::vector<float>)> multiply;
         };
         uint32_t started[128] = {}, taken[128] = {}, finished = 0;
-        std::deque<Next> next;  // those that have not happened
-        std::vector<float> sums;
+        std::deque<Next> next;           // those that have not happened
+        std::vector<float> sums, of[2];  // of: of every second product, as two may be in flight
 
         void happen() {
             const Next now = std::move(next.front());
@@ -233,7 +233,7 @@ public:
             if (!now.adds) sums.assign(now.registers.size(), 0);
             else if (now.onto_registers) sums = now.registers;
             sums = now.multiply(std::move(sums));
-            ++finished;
+            of[finished++ % 2] = sums;
         }
     };
     Products& products() { return products_[cta() * kMostWarpgroups + current_ % threads_ / 128]; }
@@ -241,7 +241,8 @@ public:
         float* sums;  // where a thread wants them
         uint32_t count;
     };
-    Registers& registers() { return registers_[current_]; }
+    /// Where a thread wants its sums; of every second product, as two may be in flight.
+    Registers& registers(uint32_t product) { return registers_[current_ * 2 + product % 2]; }
 
 private:
     static constexpr size_t kStack = 128 << 10;
@@ -274,7 +275,7 @@ private:
         mbarriers_.assign(ctas_ * kSharedBytes / 8, {});
         named_.assign(ctas_ * kNamed, {});
         products_.assign(ctas_ * kMostWarpgroups, {});
-        registers_.assign(fibers_.size(), {});
+        registers_.assign(fibers_.size() * 2, {});
         unfenced_.assign(ctas_ * kSharedBytes, 0);
         cluster_ = {};
         for (Fiber& fiber : fibers_) {

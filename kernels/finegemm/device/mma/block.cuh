@@ -28,11 +28,13 @@ struct NoTransform {
 template <GemmConfig C>
 using TransformOf = NoTransform;
 
-/// A block product [64 x wgmma_cols], unscaled, in wgmma's fragment layout.
+/// A block product [64 x wgmma_cols], unscaled, in wgmma's fragment layout. Of integers it is an exact one: at most
+/// 128 * 128 * 128, which a float holds.
 template <GemmConfig C>
 struct Block {
     static constexpr uint32_t kRegisters = C.wgmma_cols() / 2;
-    float product[kRegisters];
+    using Sum = Either<C.a.element == Element::I8, int32_t, float>;
+    Sum product[kRegisters];
     float factor[kPlan<C>.tensor_core_scales() ? kRegisters : 1];  // for each element, by the tensor cores
 };
 
@@ -97,7 +99,7 @@ template <GemmConfig C>
 __device__ inline void start_block(Block<C>& block, Operands at) {
     ptx::wgmma_fence();
     static_assert(bytes_of(C.a.element) == 1 && bytes_of(C.b.element) == 1);
-    ptx::wgmma_k128_fp8(block.product, wgmma_descriptor_with(at.a), wgmma_descriptor_with(at.b));
+    ptx::wgmma_k128(block.product, wgmma_descriptor_with(at.a), wgmma_descriptor_with(at.b));
     ScaleProductOf<C>::start(block, at);
     ptx::wgmma_commit_group();
 }

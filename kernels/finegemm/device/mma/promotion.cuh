@@ -71,16 +71,20 @@ struct BlockFactors {
     }
 };
 
+/// A sum of a block as a float.
+__device__ inline float value_of(float x) { return x; }
+__device__ inline float value_of(int32_t x) { return ptx::float_of_int(x); }
+
 /// sum += block * factors.
 template <GemmConfig C>
 __device__ inline void promote(float (&sum)[C.wgmma_cols() / 2], const Block<C>& block, const BlockFactors& f) {
 #pragma unroll
     for (uint32_t r = 0; r < C.wgmma_cols() / 2; r += 4) {
         const uint32_t segment = wgmma_segment_of(C, r * 2);
-        sum[r] = ptx::fma(block.product[r], f.upper[segment], sum[r]);
-        sum[r + 1] = ptx::fma(block.product[r + 1], f.upper[segment], sum[r + 1]);
-        sum[r + 2] = ptx::fma(block.product[r + 2], f.lower[segment], sum[r + 2]);
-        sum[r + 3] = ptx::fma(block.product[r + 3], f.lower[segment], sum[r + 3]);
+        sum[r] = ptx::fma(value_of(block.product[r]), f.upper[segment], sum[r]);
+        sum[r + 1] = ptx::fma(value_of(block.product[r + 1]), f.upper[segment], sum[r + 1]);
+        sum[r + 2] = ptx::fma(value_of(block.product[r + 2]), f.lower[segment], sum[r + 2]);
+        sum[r + 3] = ptx::fma(value_of(block.product[r + 3]), f.lower[segment], sum[r + 3]);
     }
 }
 
@@ -106,8 +110,8 @@ __device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block
         const ptx::Float2 b = ptx::load_shared_x2(f.b + r / 4 * 8 * 4);
 #pragma unroll
         for (uint32_t i = 0; i < 2; ++i) {
-            sum[r + i] = ptx::fma(block.product[r + i], f.upper * b.part[i], sum[r + i]);
-            sum[r + 2 + i] = ptx::fma(block.product[r + 2 + i], f.lower * b.part[i], sum[r + 2 + i]);
+            sum[r + i] = ptx::fma(value_of(block.product[r + i]), f.upper * b.part[i], sum[r + i]);
+            sum[r + 2 + i] = ptx::fma(value_of(block.product[r + 2 + i]), f.lower * b.part[i], sum[r + 2 + i]);
         }
     }
 }
@@ -123,7 +127,7 @@ struct OwnFactors {
 template <GemmConfig C>
 __device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block, OwnFactors) {
 #pragma unroll
-    for (uint32_t r = 0; r < C.tile_n / 2; ++r) sum[r] = ptx::fma(block.product[r], block.factor[r], sum[r]);
+    for (uint32_t r = 0; r < C.tile_n / 2; ++r) sum[r] = ptx::fma(value_of(block.product[r]), block.factor[r], sum[r]);
 }
 
 /// The factors of a kernel's promotion.

@@ -22,7 +22,7 @@ __device__ void start_product(Depth<64>, float (&x)[R], uint64_t a, uint64_t b) 
 }
 template <uint32_t R>
 __device__ void start_product(Depth<128>, float (&x)[R], uint64_t a, uint64_t b) {
-    ptx::wgmma_k128_fp8(x, a, b);
+    ptx::wgmma_k128(x, a, b);
 }
 
 /// In a lane: keys `lane / 4` and eight behind that, of the sixteen of its warp, times the first `Columns`.

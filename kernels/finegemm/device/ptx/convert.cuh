@@ -151,6 +151,21 @@ __device__ inline uint16_t pack_e5m2(float low, float high) {
     return packed;
 }
 
+/// To the nearest integer, an even one where two are as near; NaN to 0. PTX ISA, cvt.
+__device__ inline int32_t nearest_int(float x) {
+    int32_t y;
+    asm("cvt.rni.s32.f32 %0, %1;" : "=r"(y) : "f"(x));
+    return y;
+}
+/// Two floats to integers from -127 to 127, likewise.
+__device__ inline uint16_t pack_i8(float low, float high) {
+    const auto code = [](float x) {
+        const int32_t y = nearest_int(x);
+        return static_cast<uint32_t>(y > 127 ? 127 : y < -127 ? -127 : y) & 0xff;
+    };
+    return static_cast<uint16_t>(code(low) | code(high) << 8);
+}
+
 __device__ inline float float_of_half(uint16_t x) {
     float y;
     asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));

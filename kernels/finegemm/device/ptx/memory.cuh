@@ -172,6 +172,11 @@ __device__ inline float fma(float a, float b, float c) {
     asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(x) : "f"(a), "f"(b), "f"(c));
     return x;
 }
+__device__ inline float float_of_int(int32_t x) {
+    float y;
+    asm("cvt.rn.f32.s32 %0, %1;" : "=f"(y) : "r"(x));
+    return y;
+}
 
 /// 1 / x within one unit in the last place, 0 where it is subnormal. PTX ISA, rcp.
 __device__ inline float rough_reciprocal(float x) {

@@ -19,10 +19,24 @@ __device__ inline void wgmma_wait_group() {
 /// Tells the compiler that `x` changes here: it must not move reads of an accumulator above the wait.
 __device__ inline void pin(float& x) { asm volatile("" : "+f"(x)::"memory"); }
 __device__ inline void pin(uint32_t& x) { asm volatile("" : "+r"(x)::"memory"); }
+__device__ inline void pin(int32_t& x) { asm volatile("" : "+r"(x)::"memory"); }
 
 /// The types of A and B of one byte as PTX calls them.
 #ifndef FG_WGMMA_FP8
 #define FG_WGMMA_FP8 "e4m3.e4m3"
+#endif
+/// What differs between a k-block of FP8 and one of integers: accumulators, types, and the signs that floats may
+/// change.
+#ifdef FG_WGMMA_I8
+#define FG_WGMMA_SUM int32_t
+#define FG_WGMMA_OUT "=r"
+#define FG_WGMMA_BYTES "s32.s8.s8"
+#define FG_WGMMA_SIGNS ""
+#else
+#define FG_WGMMA_SUM float
+#define FG_WGMMA_OUT "=f"
+#define FG_WGMMA_BYTES "f32." FG_WGMMA_FP8
+#define FG_WGMMA_SIGNS ", 1, 1"
 #endif
 #include <finegemm/device/ptx/wgmma.inl>
 

@@ -4,27 +4,28 @@
 // and the four instructions of a k-block share one. Descriptors count 16 bytes.
 // A kernel uses one width or two: its source defines FG_WGMMA_N and FG_WGMMA_TOO, and the other widths cost no compile
 // time. One of a swapped product uses all sixteens up to FG_WGMMA_SIXTEENS. It defines FG_WGMMA_TYPE, too: the type of
-// A and B as PTX calls it, "bf16" say; and FG_WGMMA_FP8 where one of them is e5m2.
+// A and B as PTX calls it, "bf16" say; FG_WGMMA_FP8 where one of them is e5m2, and FG_WGMMA_I8 where both are integers,
+// whose accumulators are s32.
 
 #if FG_WGMMA_N == 16 || FG_WGMMA_TOO == 16 || 16 <= FG_WGMMA_SIXTEENS
-__device__ inline void wgmma_k128_fp8(float (&d)[8], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[8], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %8, 0;\nadd.s64 b0, %9, 0;\n"
         "add.s64 a1, %8, 2;\nadd.s64 b1, %9, 2;\n"
         "add.s64 a2, %8, 4;\nadd.s64 b2, %9, 4;\n"
         "add.s64 a3, %8, 6;\nadd.s64 b3, %9, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7}, a3, b3, 1, 1, 1;\n"
+        "wgmma.mma_async.sync.aligned.m64n16k32." FG_WGMMA_BYTES " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n16k32." FG_WGMMA_BYTES " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n16k32." FG_WGMMA_BYTES " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n16k32." FG_WGMMA_BYTES " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[8], uint64_t a, uint64_t b) {
@@ -60,24 +61,24 @@ __device__ inline void wgmma_k64(float (&d)[8], uint64_t a, uint64_t b, uint32_t
 #endif
 
 #if FG_WGMMA_N == 24 || FG_WGMMA_TOO == 24
-__device__ inline void wgmma_k128_fp8(float (&d)[12], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[12], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %12, 0;\nadd.s64 b0, %13, 0;\n"
         "add.s64 a1, %12, 2;\nadd.s64 b1, %13, 2;\n"
         "add.s64 a2, %12, 4;\nadd.s64 b2, %13, 4;\n"
         "add.s64 a3, %12, 6;\nadd.s64 b3, %13, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n24k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n24k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n24k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n24k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a3, b3, 1, 1, 1;\n"
+        "wgmma.mma_async.sync.aligned.m64n24k32." FG_WGMMA_BYTES " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n24k32." FG_WGMMA_BYTES " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n24k32." FG_WGMMA_BYTES " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n24k32." FG_WGMMA_BYTES " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[12], uint64_t a, uint64_t b) {
@@ -113,25 +114,25 @@ __device__ inline void wgmma_k64(float (&d)[12], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 32 || FG_WGMMA_TOO == 32 || 32 <= FG_WGMMA_SIXTEENS
-__device__ inline void wgmma_k128_fp8(float (&d)[16], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[16], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %16, 0;\nadd.s64 b0, %17, 0;\n"
         "add.s64 a1, %16, 2;\nadd.s64 b1, %17, 2;\n"
         "add.s64 a2, %16, 4;\nadd.s64 b2, %17, 4;\n"
         "add.s64 a3, %16, 6;\nadd.s64 b3, %17, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a3, b3, 1, 1, 1;\n"
+        "wgmma.mma_async.sync.aligned.m64n32k32." FG_WGMMA_BYTES " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n32k32." FG_WGMMA_BYTES " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n32k32." FG_WGMMA_BYTES " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n32k32." FG_WGMMA_BYTES " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[16], uint64_t a, uint64_t b) {
@@ -169,30 +170,30 @@ __device__ inline void wgmma_k64(float (&d)[16], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 40 || FG_WGMMA_TOO == 40
-__device__ inline void wgmma_k128_fp8(float (&d)[20], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[20], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %20, 0;\nadd.s64 b0, %21, 0;\n"
         "add.s64 a1, %20, 2;\nadd.s64 b1, %21, 2;\n"
         "add.s64 a2, %20, 4;\nadd.s64 b2, %21, 4;\n"
         "add.s64 a3, %20, 6;\nadd.s64 b3, %21, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n40k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n40k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n40k32.f32." FG_WGMMA_FP8 " {"
+        "%16, %17, %18, %19}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n40k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n40k32.f32." FG_WGMMA_FP8 " {"
+        "%16, %17, %18, %19}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n40k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n40k32.f32." FG_WGMMA_FP8 " {"
+        "%16, %17, %18, %19}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n40k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19}, a3, b3, 1, 1, 1;\n"
+        "%16, %17, %18, %19}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[20], uint64_t a, uint64_t b) {
@@ -237,30 +238,30 @@ __device__ inline void wgmma_k64(float (&d)[20], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 48 || FG_WGMMA_TOO == 48 || 48 <= FG_WGMMA_SIXTEENS
-__device__ inline void wgmma_k128_fp8(float (&d)[24], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[24], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %24, 0;\nadd.s64 b0, %25, 0;\n"
         "add.s64 a1, %24, 2;\nadd.s64 b1, %25, 2;\n"
         "add.s64 a2, %24, 4;\nadd.s64 b2, %25, 4;\n"
         "add.s64 a3, %24, 6;\nadd.s64 b3, %25, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n48k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
+        "%16, %17, %18, %19, %20, %21, %22, %23}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n48k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
+        "%16, %17, %18, %19, %20, %21, %22, %23}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n48k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
+        "%16, %17, %18, %19, %20, %21, %22, %23}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n48k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23}, a3, b3, 1, 1, 1;\n"
+        "%16, %17, %18, %19, %20, %21, %22, %23}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[24], uint64_t a, uint64_t b) {
@@ -305,31 +306,31 @@ __device__ inline void wgmma_k64(float (&d)[24], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 56 || FG_WGMMA_TOO == 56
-__device__ inline void wgmma_k128_fp8(float (&d)[28], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[28], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %28, 0;\nadd.s64 b0, %29, 0;\n"
         "add.s64 a1, %28, 2;\nadd.s64 b1, %29, 2;\n"
         "add.s64 a2, %28, 4;\nadd.s64 b2, %29, 4;\n"
         "add.s64 a3, %28, 6;\nadd.s64 b3, %29, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n56k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n56k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n56k32.f32." FG_WGMMA_FP8 " {"
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n56k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n56k32.f32." FG_WGMMA_FP8 " {"
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n56k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n56k32.f32." FG_WGMMA_FP8 " {"
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n56k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a3, b3, 1, 1, 1;\n"
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[28], uint64_t a, uint64_t b) {
@@ -412,32 +413,32 @@ __device__ inline void wgmma_k64_fp8(float (&d)[32], uint64_t a, uint64_t b) {
           "=f"(d[30]), "=f"(d[31])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k128_fp8(float (&d)[32], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[32], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %32, 0;\nadd.s64 b0, %33, 0;\n"
         "add.s64 a1, %32, 2;\nadd.s64 b1, %33, 2;\n"
         "add.s64 a2, %32, 4;\nadd.s64 b2, %33, 4;\n"
         "add.s64 a3, %32, 6;\nadd.s64 b3, %33, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n64k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k32.f32." FG_WGMMA_FP8 " {"
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n64k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k32.f32." FG_WGMMA_FP8 " {"
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n64k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k32.f32." FG_WGMMA_FP8 " {"
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n64k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a3, b3, 1, 1, 1;\n"
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[32], uint64_t a, uint64_t b) {
@@ -486,36 +487,36 @@ __device__ inline void wgmma_k64(float (&d)[32], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 72 || FG_WGMMA_TOO == 72
-__device__ inline void wgmma_k128_fp8(float (&d)[36], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[36], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %36, 0;\nadd.s64 b0, %37, 0;\n"
         "add.s64 a1, %36, 2;\nadd.s64 b1, %37, 2;\n"
         "add.s64 a2, %36, 4;\nadd.s64 b2, %37, 4;\n"
         "add.s64 a3, %36, 6;\nadd.s64 b3, %37, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n72k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n72k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n72k32.f32." FG_WGMMA_FP8 " {"
+        "%32, %33, %34, %35}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n72k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n72k32.f32." FG_WGMMA_FP8 " {"
+        "%32, %33, %34, %35}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n72k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n72k32.f32." FG_WGMMA_FP8 " {"
+        "%32, %33, %34, %35}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n72k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35}, a3, b3, 1, 1, 1;\n"
+        "%32, %33, %34, %35}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[36], uint64_t a, uint64_t b) {
@@ -569,37 +570,37 @@ __device__ inline void wgmma_k64(float (&d)[36], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 80 || FG_WGMMA_TOO == 80 || 80 <= FG_WGMMA_SIXTEENS
-__device__ inline void wgmma_k128_fp8(float (&d)[40], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[40], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %40, 0;\nadd.s64 b0, %41, 0;\n"
         "add.s64 a1, %40, 2;\nadd.s64 b1, %41, 2;\n"
         "add.s64 a2, %40, 4;\nadd.s64 b2, %41, 4;\n"
         "add.s64 a3, %40, 6;\nadd.s64 b3, %41, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n80k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n80k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n80k32.f32." FG_WGMMA_FP8 " {"
+        "%32, %33, %34, %35, %36, %37, %38, %39}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n80k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n80k32.f32." FG_WGMMA_FP8 " {"
+        "%32, %33, %34, %35, %36, %37, %38, %39}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n80k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n80k32.f32." FG_WGMMA_FP8 " {"
+        "%32, %33, %34, %35, %36, %37, %38, %39}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n80k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39}, a3, b3, 1, 1, 1;\n"
+        "%32, %33, %34, %35, %36, %37, %38, %39}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[40], uint64_t a, uint64_t b) {
@@ -655,38 +656,38 @@ __device__ inline void wgmma_k64(float (&d)[40], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 88 || FG_WGMMA_TOO == 88
-__device__ inline void wgmma_k128_fp8(float (&d)[44], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[44], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %44, 0;\nadd.s64 b0, %45, 0;\n"
         "add.s64 a1, %44, 2;\nadd.s64 b1, %45, 2;\n"
         "add.s64 a2, %44, 4;\nadd.s64 b2, %45, 4;\n"
         "add.s64 a3, %44, 6;\nadd.s64 b3, %45, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n88k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n88k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n88k32.f32." FG_WGMMA_FP8 " {"
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n88k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n88k32.f32." FG_WGMMA_FP8 " {"
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n88k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n88k32.f32." FG_WGMMA_FP8 " {"
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n88k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a3, b3, 1, 1, 1;\n"
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[44], uint64_t a, uint64_t b) {
@@ -744,38 +745,38 @@ __device__ inline void wgmma_k64(float (&d)[44], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 96 || FG_WGMMA_TOO == 96 || 96 <= FG_WGMMA_SIXTEENS
-__device__ inline void wgmma_k128_fp8(float (&d)[48], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[48], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %48, 0;\nadd.s64 b0, %49, 0;\n"
         "add.s64 a1, %48, 2;\nadd.s64 b1, %49, 2;\n"
         "add.s64 a2, %48, 4;\nadd.s64 b2, %49, 4;\n"
         "add.s64 a3, %48, 6;\nadd.s64 b3, %49, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n96k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n96k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n96k32.f32." FG_WGMMA_FP8 " {"
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n96k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n96k32.f32." FG_WGMMA_FP8 " {"
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n96k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n96k32.f32." FG_WGMMA_FP8 " {"
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n96k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a3, b3, 1, 1, 1;\n"
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[48], uint64_t a, uint64_t b) {
@@ -833,43 +834,43 @@ __device__ inline void wgmma_k64(float (&d)[48], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 104 || FG_WGMMA_TOO == 104
-__device__ inline void wgmma_k128_fp8(float (&d)[52], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[52], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %52, 0;\nadd.s64 b0, %53, 0;\n"
         "add.s64 a1, %52, 2;\nadd.s64 b1, %53, 2;\n"
         "add.s64 a2, %52, 4;\nadd.s64 b2, %53, 4;\n"
         "add.s64 a3, %52, 6;\nadd.s64 b3, %53, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n104k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n104k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n104k32.f32." FG_WGMMA_FP8 " {"
+        "%48, %49, %50, %51}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n104k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n104k32.f32." FG_WGMMA_FP8 " {"
+        "%48, %49, %50, %51}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n104k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n104k32.f32." FG_WGMMA_FP8 " {"
+        "%48, %49, %50, %51}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n104k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51}, a3, b3, 1, 1, 1;\n"
+        "%48, %49, %50, %51}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[52], uint64_t a, uint64_t b) {
@@ -934,44 +935,44 @@ __device__ inline void wgmma_k64(float (&d)[52], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 112 || FG_WGMMA_TOO == 112 || 112 <= FG_WGMMA_SIXTEENS
-__device__ inline void wgmma_k128_fp8(float (&d)[56], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[56], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %56, 0;\nadd.s64 b0, %57, 0;\n"
         "add.s64 a1, %56, 2;\nadd.s64 b1, %57, 2;\n"
         "add.s64 a2, %56, 4;\nadd.s64 b2, %57, 4;\n"
         "add.s64 a3, %56, 6;\nadd.s64 b3, %57, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n112k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n112k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n112k32.f32." FG_WGMMA_FP8 " {"
+        "%48, %49, %50, %51, %52, %53, %54, %55}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n112k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n112k32.f32." FG_WGMMA_FP8 " {"
+        "%48, %49, %50, %51, %52, %53, %54, %55}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n112k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n112k32.f32." FG_WGMMA_FP8 " {"
+        "%48, %49, %50, %51, %52, %53, %54, %55}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n112k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55}, a3, b3, 1, 1, 1;\n"
+        "%48, %49, %50, %51, %52, %53, %54, %55}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[56], uint64_t a, uint64_t b) {
@@ -1090,45 +1091,45 @@ __device__ inline void wgmma_k64_fp8(float (&d)[64], uint64_t a, uint64_t b) {
           "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k128_fp8(float (&d)[64], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[64], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %64, 0;\nadd.s64 b0, %65, 0;\n"
         "add.s64 a1, %64, 2;\nadd.s64 b1, %65, 2;\n"
         "add.s64 a2, %64, 4;\nadd.s64 b2, %65, 4;\n"
         "add.s64 a3, %64, 6;\nadd.s64 b3, %65, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n128k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k32.f32." FG_WGMMA_FP8 " {"
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n128k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k32.f32." FG_WGMMA_FP8 " {"
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n128k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k32.f32." FG_WGMMA_FP8 " {"
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n128k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a3, b3, 1, 1, 1;\n"
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[64], uint64_t a, uint64_t b) {
@@ -1254,50 +1255,50 @@ __device__ inline void wgmma_k64_fp8(float (&d)[68], uint64_t a, uint64_t b) {
           "=f"(d[66]), "=f"(d[67])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k128_fp8(float (&d)[68], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[68], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %68, 0;\nadd.s64 b0, %69, 0;\n"
         "add.s64 a1, %68, 2;\nadd.s64 b1, %69, 2;\n"
         "add.s64 a2, %68, 4;\nadd.s64 b2, %69, 4;\n"
         "add.s64 a3, %68, 6;\nadd.s64 b3, %69, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n136k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n136k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n136k32.f32." FG_WGMMA_FP8 " {"
+        "%64, %65, %66, %67}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n136k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n136k32.f32." FG_WGMMA_FP8 " {"
+        "%64, %65, %66, %67}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n136k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n136k32.f32." FG_WGMMA_FP8 " {"
+        "%64, %65, %66, %67}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n136k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67}, a3, b3, 1, 1, 1;\n"
+        "%64, %65, %66, %67}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[68], uint64_t a, uint64_t b) {
@@ -1373,50 +1374,50 @@ __device__ inline void wgmma_k64(float (&d)[68], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 144 || FG_WGMMA_TOO == 144 || 144 <= FG_WGMMA_SIXTEENS
-__device__ inline void wgmma_k128_fp8(float (&d)[72], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[72], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %72, 0;\nadd.s64 b0, %73, 0;\n"
         "add.s64 a1, %72, 2;\nadd.s64 b1, %73, 2;\n"
         "add.s64 a2, %72, 4;\nadd.s64 b2, %73, 4;\n"
         "add.s64 a3, %72, 6;\nadd.s64 b3, %73, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n144k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n144k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n144k32.f32." FG_WGMMA_FP8 " {"
+        "%64, %65, %66, %67, %68, %69, %70, %71}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n144k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n144k32.f32." FG_WGMMA_FP8 " {"
+        "%64, %65, %66, %67, %68, %69, %70, %71}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n144k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n144k32.f32." FG_WGMMA_FP8 " {"
+        "%64, %65, %66, %67, %68, %69, %70, %71}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n144k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71}, a3, b3, 1, 1, 1;\n"
+        "%64, %65, %66, %67, %68, %69, %70, %71}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[72], uint64_t a, uint64_t b) {
@@ -1492,51 +1493,51 @@ __device__ inline void wgmma_k64(float (&d)[72], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 152 || FG_WGMMA_TOO == 152
-__device__ inline void wgmma_k128_fp8(float (&d)[76], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[76], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %76, 0;\nadd.s64 b0, %77, 0;\n"
         "add.s64 a1, %76, 2;\nadd.s64 b1, %77, 2;\n"
         "add.s64 a2, %76, 4;\nadd.s64 b2, %77, 4;\n"
         "add.s64 a3, %76, 6;\nadd.s64 b3, %77, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n152k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n152k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n152k32.f32." FG_WGMMA_FP8 " {"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n152k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n152k32.f32." FG_WGMMA_FP8 " {"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n152k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n152k32.f32." FG_WGMMA_FP8 " {"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n152k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, a3, b3, 1, 1, 1;\n"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[76], uint64_t a, uint64_t b) {
@@ -1614,52 +1615,52 @@ __device__ inline void wgmma_k64(float (&d)[76], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 160 || FG_WGMMA_TOO == 160 || 160 <= FG_WGMMA_SIXTEENS
-__device__ inline void wgmma_k128_fp8(float (&d)[80], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[80], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %80, 0;\nadd.s64 b0, %81, 0;\n"
         "add.s64 a1, %80, 2;\nadd.s64 b1, %81, 2;\n"
         "add.s64 a2, %80, 4;\nadd.s64 b2, %81, 4;\n"
         "add.s64 a3, %80, 6;\nadd.s64 b3, %81, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n160k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k32.f32." FG_WGMMA_FP8 " {"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n160k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k32.f32." FG_WGMMA_FP8 " {"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n160k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k32.f32." FG_WGMMA_FP8 " {"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n160k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, a3, b3, 1, 1, 1;\n"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[80], uint64_t a, uint64_t b) {
@@ -1739,56 +1740,56 @@ __device__ inline void wgmma_k64(float (&d)[80], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 168 || FG_WGMMA_TOO == 168
-__device__ inline void wgmma_k128_fp8(float (&d)[84], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[84], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %84, 0;\nadd.s64 b0, %85, 0;\n"
         "add.s64 a1, %84, 2;\nadd.s64 b1, %85, 2;\n"
         "add.s64 a2, %84, 4;\nadd.s64 b2, %85, 4;\n"
         "add.s64 a3, %84, 6;\nadd.s64 b3, %85, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n168k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n168k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n168k32.f32." FG_WGMMA_FP8 " {"
+        "%80, %81, %82, %83}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n168k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n168k32.f32." FG_WGMMA_FP8 " {"
+        "%80, %81, %82, %83}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n168k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n168k32.f32." FG_WGMMA_FP8 " {"
+        "%80, %81, %82, %83}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n168k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83}, a3, b3, 1, 1, 1;\n"
+        "%80, %81, %82, %83}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[84], uint64_t a, uint64_t b) {
@@ -1873,57 +1874,57 @@ __device__ inline void wgmma_k64(float (&d)[84], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 176 || FG_WGMMA_TOO == 176 || 176 <= FG_WGMMA_SIXTEENS
-__device__ inline void wgmma_k128_fp8(float (&d)[88], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[88], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %88, 0;\nadd.s64 b0, %89, 0;\n"
         "add.s64 a1, %88, 2;\nadd.s64 b1, %89, 2;\n"
         "add.s64 a2, %88, 4;\nadd.s64 b2, %89, 4;\n"
         "add.s64 a3, %88, 6;\nadd.s64 b3, %89, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n176k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n176k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n176k32.f32." FG_WGMMA_FP8 " {"
+        "%80, %81, %82, %83, %84, %85, %86, %87}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n176k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n176k32.f32." FG_WGMMA_FP8 " {"
+        "%80, %81, %82, %83, %84, %85, %86, %87}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n176k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n176k32.f32." FG_WGMMA_FP8 " {"
+        "%80, %81, %82, %83, %84, %85, %86, %87}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n176k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87}, a3, b3, 1, 1, 1;\n"
+        "%80, %81, %82, %83, %84, %85, %86, %87}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
-          "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
+          FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[88], uint64_t a, uint64_t b) {
@@ -2010,58 +2011,58 @@ __device__ inline void wgmma_k64(float (&d)[88], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 192 || FG_WGMMA_TOO == 192 || 192 <= FG_WGMMA_SIXTEENS
-__device__ inline void wgmma_k128_fp8(float (&d)[96], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[96], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %96, 0;\nadd.s64 b0, %97, 0;\n"
         "add.s64 a1, %96, 2;\nadd.s64 b1, %97, 2;\n"
         "add.s64 a2, %96, 4;\nadd.s64 b2, %97, 4;\n"
         "add.s64 a3, %96, 6;\nadd.s64 b3, %97, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n192k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k32.f32." FG_WGMMA_FP8 " {"
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n192k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k32.f32." FG_WGMMA_FP8 " {"
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n192k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k32.f32." FG_WGMMA_FP8 " {"
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n192k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, a3, b3, 1, 1, 1;\n"
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
-          "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
-          "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
+          FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
+          FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[96], uint64_t a, uint64_t b) {
@@ -2150,63 +2151,63 @@ __device__ inline void wgmma_k64(float (&d)[96], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 200 || FG_WGMMA_TOO == 200
-__device__ inline void wgmma_k128_fp8(float (&d)[100], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[100], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %100, 0;\nadd.s64 b0, %101, 0;\n"
         "add.s64 a1, %100, 2;\nadd.s64 b1, %101, 2;\n"
         "add.s64 a2, %100, 4;\nadd.s64 b2, %101, 4;\n"
         "add.s64 a3, %100, 6;\nadd.s64 b3, %101, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n200k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n200k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n200k32.f32." FG_WGMMA_FP8 " {"
+        "%96, %97, %98, %99}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n200k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n200k32.f32." FG_WGMMA_FP8 " {"
+        "%96, %97, %98, %99}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n200k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n200k32.f32." FG_WGMMA_FP8 " {"
+        "%96, %97, %98, %99}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n200k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99}, a3, b3, 1, 1, 1;\n"
+        "%96, %97, %98, %99}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
-          "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
-          "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
-          "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
+          FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
+          FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95]),
+          FG_WGMMA_OUT(d[96]), FG_WGMMA_OUT(d[97]), FG_WGMMA_OUT(d[98]), FG_WGMMA_OUT(d[99])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[100], uint64_t a, uint64_t b) {
@@ -2302,64 +2303,64 @@ __device__ inline void wgmma_k64(float (&d)[100], uint64_t a, uint64_t b, uint32
 #endif
 
 #if FG_WGMMA_N == 208 || FG_WGMMA_TOO == 208 || 208 <= FG_WGMMA_SIXTEENS
-__device__ inline void wgmma_k128_fp8(float (&d)[104], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[104], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %104, 0;\nadd.s64 b0, %105, 0;\n"
         "add.s64 a1, %104, 2;\nadd.s64 b1, %105, 2;\n"
         "add.s64 a2, %104, 4;\nadd.s64 b2, %105, 4;\n"
         "add.s64 a3, %104, 6;\nadd.s64 b3, %105, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n208k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n208k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n208k32.f32." FG_WGMMA_FP8 " {"
+        "%96, %97, %98, %99, %100, %101, %102, %103}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n208k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n208k32.f32." FG_WGMMA_FP8 " {"
+        "%96, %97, %98, %99, %100, %101, %102, %103}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n208k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n208k32.f32." FG_WGMMA_FP8 " {"
+        "%96, %97, %98, %99, %100, %101, %102, %103}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n208k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103}, a3, b3, 1, 1, 1;\n"
+        "%96, %97, %98, %99, %100, %101, %102, %103}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
-          "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
-          "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
-          "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99]), "=f"(d[100]), "=f"(d[101]),
-          "=f"(d[102]), "=f"(d[103])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
+          FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
+          FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95]),
+          FG_WGMMA_OUT(d[96]), FG_WGMMA_OUT(d[97]), FG_WGMMA_OUT(d[98]), FG_WGMMA_OUT(d[99]), FG_WGMMA_OUT(d[100]), FG_WGMMA_OUT(d[101]),
+          FG_WGMMA_OUT(d[102]), FG_WGMMA_OUT(d[103])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[104], uint64_t a, uint64_t b) {
@@ -2457,65 +2458,65 @@ __device__ inline void wgmma_k64(float (&d)[104], uint64_t a, uint64_t b, uint32
 #endif
 
 #if FG_WGMMA_N == 224 || FG_WGMMA_TOO == 224 || 224 <= FG_WGMMA_SIXTEENS
-__device__ inline void wgmma_k128_fp8(float (&d)[112], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[112], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %112, 0;\nadd.s64 b0, %113, 0;\n"
         "add.s64 a1, %112, 2;\nadd.s64 b1, %113, 2;\n"
         "add.s64 a2, %112, 4;\nadd.s64 b2, %113, 4;\n"
         "add.s64 a3, %112, 6;\nadd.s64 b3, %113, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n224k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n224k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n224k32.f32." FG_WGMMA_FP8 " {"
+        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n224k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n224k32.f32." FG_WGMMA_FP8 " {"
+        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n224k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n224k32.f32." FG_WGMMA_FP8 " {"
+        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n224k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, a3, b3, 1, 1, 1;\n"
+        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
-          "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
-          "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
-          "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99]), "=f"(d[100]), "=f"(d[101]),
-          "=f"(d[102]), "=f"(d[103]), "=f"(d[104]), "=f"(d[105]), "=f"(d[106]), "=f"(d[107]),
-          "=f"(d[108]), "=f"(d[109]), "=f"(d[110]), "=f"(d[111])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
+          FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
+          FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95]),
+          FG_WGMMA_OUT(d[96]), FG_WGMMA_OUT(d[97]), FG_WGMMA_OUT(d[98]), FG_WGMMA_OUT(d[99]), FG_WGMMA_OUT(d[100]), FG_WGMMA_OUT(d[101]),
+          FG_WGMMA_OUT(d[102]), FG_WGMMA_OUT(d[103]), FG_WGMMA_OUT(d[104]), FG_WGMMA_OUT(d[105]), FG_WGMMA_OUT(d[106]), FG_WGMMA_OUT(d[107]),
+          FG_WGMMA_OUT(d[108]), FG_WGMMA_OUT(d[109]), FG_WGMMA_OUT(d[110]), FG_WGMMA_OUT(d[111])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[112], uint64_t a, uint64_t b) {
@@ -2615,14 +2616,14 @@ __device__ inline void wgmma_k64(float (&d)[112], uint64_t a, uint64_t b, uint32
 #endif
 
 #if FG_WGMMA_N == 240 || FG_WGMMA_TOO == 240 || 240 <= FG_WGMMA_SIXTEENS
-__device__ inline void wgmma_k128_fp8(float (&d)[120], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[120], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %120, 0;\nadd.s64 b0, %121, 0;\n"
         "add.s64 a1, %120, 2;\nadd.s64 b1, %121, 2;\n"
         "add.s64 a2, %120, 4;\nadd.s64 b2, %121, 4;\n"
         "add.s64 a3, %120, 6;\nadd.s64 b3, %121, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n240k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n240k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2630,8 +2631,8 @@ __device__ inline void wgmma_k128_fp8(float (&d)[120], uint64_t a, uint64_t b) {
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-        "%112, %113, %114, %115, %116, %117, %118, %119}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n240k32.f32." FG_WGMMA_FP8 " {"
+        "%112, %113, %114, %115, %116, %117, %118, %119}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n240k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2639,8 +2640,8 @@ __device__ inline void wgmma_k128_fp8(float (&d)[120], uint64_t a, uint64_t b) {
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-        "%112, %113, %114, %115, %116, %117, %118, %119}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n240k32.f32." FG_WGMMA_FP8 " {"
+        "%112, %113, %114, %115, %116, %117, %118, %119}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n240k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2648,8 +2649,8 @@ __device__ inline void wgmma_k128_fp8(float (&d)[120], uint64_t a, uint64_t b) {
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-        "%112, %113, %114, %115, %116, %117, %118, %119}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n240k32.f32." FG_WGMMA_FP8 " {"
+        "%112, %113, %114, %115, %116, %117, %118, %119}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n240k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2657,28 +2658,28 @@ __device__ inline void wgmma_k128_fp8(float (&d)[120], uint64_t a, uint64_t b) {
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-        "%112, %113, %114, %115, %116, %117, %118, %119}, a3, b3, 1, 1, 1;\n"
+        "%112, %113, %114, %115, %116, %117, %118, %119}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
-          "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
-          "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
-          "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99]), "=f"(d[100]), "=f"(d[101]),
-          "=f"(d[102]), "=f"(d[103]), "=f"(d[104]), "=f"(d[105]), "=f"(d[106]), "=f"(d[107]),
-          "=f"(d[108]), "=f"(d[109]), "=f"(d[110]), "=f"(d[111]), "=f"(d[112]), "=f"(d[113]),
-          "=f"(d[114]), "=f"(d[115]), "=f"(d[116]), "=f"(d[117]), "=f"(d[118]), "=f"(d[119])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
+          FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
+          FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95]),
+          FG_WGMMA_OUT(d[96]), FG_WGMMA_OUT(d[97]), FG_WGMMA_OUT(d[98]), FG_WGMMA_OUT(d[99]), FG_WGMMA_OUT(d[100]), FG_WGMMA_OUT(d[101]),
+          FG_WGMMA_OUT(d[102]), FG_WGMMA_OUT(d[103]), FG_WGMMA_OUT(d[104]), FG_WGMMA_OUT(d[105]), FG_WGMMA_OUT(d[106]), FG_WGMMA_OUT(d[107]),
+          FG_WGMMA_OUT(d[108]), FG_WGMMA_OUT(d[109]), FG_WGMMA_OUT(d[110]), FG_WGMMA_OUT(d[111]), FG_WGMMA_OUT(d[112]), FG_WGMMA_OUT(d[113]),
+          FG_WGMMA_OUT(d[114]), FG_WGMMA_OUT(d[115]), FG_WGMMA_OUT(d[116]), FG_WGMMA_OUT(d[117]), FG_WGMMA_OUT(d[118]), FG_WGMMA_OUT(d[119])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[120], uint64_t a, uint64_t b) {
@@ -2785,14 +2786,14 @@ __device__ inline void wgmma_k64(float (&d)[120], uint64_t a, uint64_t b, uint32
 #endif
 
 #if FG_WGMMA_N == 256 || FG_WGMMA_TOO == 256 || 256 <= FG_WGMMA_SIXTEENS
-__device__ inline void wgmma_k128_fp8(float (&d)[128], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[128], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %128, 0;\nadd.s64 b0, %129, 0;\n"
         "add.s64 a1, %128, 2;\nadd.s64 b1, %129, 2;\n"
         "add.s64 a2, %128, 4;\nadd.s64 b2, %129, 4;\n"
         "add.s64 a3, %128, 6;\nadd.s64 b3, %129, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k32.f32." FG_WGMMA_FP8 " {"
+        "wgmma.mma_async.sync.aligned.m64n256k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2800,8 +2801,8 @@ __device__ inline void wgmma_k128_fp8(float (&d)[128], uint64_t a, uint64_t b) {
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k32.f32." FG_WGMMA_FP8 " {"
+        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a0, b0, 0" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n256k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2809,8 +2810,8 @@ __device__ inline void wgmma_k128_fp8(float (&d)[128], uint64_t a, uint64_t b) {
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k32.f32." FG_WGMMA_FP8 " {"
+        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a1, b1, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n256k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2818,8 +2819,8 @@ __device__ inline void wgmma_k128_fp8(float (&d)[128], uint64_t a, uint64_t b) {
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k32.f32." FG_WGMMA_FP8 " {"
+        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a2, b2, 1" FG_WGMMA_SIGNS ";\n"
+        "wgmma.mma_async.sync.aligned.m64n256k32." FG_WGMMA_BYTES " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2827,30 +2828,30 @@ __device__ inline void wgmma_k128_fp8(float (&d)[128], uint64_t a, uint64_t b) {
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a3, b3, 1, 1, 1;\n"
+        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
-          "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
-          "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
-          "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99]), "=f"(d[100]), "=f"(d[101]),
-          "=f"(d[102]), "=f"(d[103]), "=f"(d[104]), "=f"(d[105]), "=f"(d[106]), "=f"(d[107]),
-          "=f"(d[108]), "=f"(d[109]), "=f"(d[110]), "=f"(d[111]), "=f"(d[112]), "=f"(d[113]),
-          "=f"(d[114]), "=f"(d[115]), "=f"(d[116]), "=f"(d[117]), "=f"(d[118]), "=f"(d[119]),
-          "=f"(d[120]), "=f"(d[121]), "=f"(d[122]), "=f"(d[123]), "=f"(d[124]), "=f"(d[125]),
-          "=f"(d[126]), "=f"(d[127])
+        : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
+          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
+          FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
+          FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95]),
+          FG_WGMMA_OUT(d[96]), FG_WGMMA_OUT(d[97]), FG_WGMMA_OUT(d[98]), FG_WGMMA_OUT(d[99]), FG_WGMMA_OUT(d[100]), FG_WGMMA_OUT(d[101]),
+          FG_WGMMA_OUT(d[102]), FG_WGMMA_OUT(d[103]), FG_WGMMA_OUT(d[104]), FG_WGMMA_OUT(d[105]), FG_WGMMA_OUT(d[106]), FG_WGMMA_OUT(d[107]),
+          FG_WGMMA_OUT(d[108]), FG_WGMMA_OUT(d[109]), FG_WGMMA_OUT(d[110]), FG_WGMMA_OUT(d[111]), FG_WGMMA_OUT(d[112]), FG_WGMMA_OUT(d[113]),
+          FG_WGMMA_OUT(d[114]), FG_WGMMA_OUT(d[115]), FG_WGMMA_OUT(d[116]), FG_WGMMA_OUT(d[117]), FG_WGMMA_OUT(d[118]), FG_WGMMA_OUT(d[119]),
+          FG_WGMMA_OUT(d[120]), FG_WGMMA_OUT(d[121]), FG_WGMMA_OUT(d[122]), FG_WGMMA_OUT(d[123]), FG_WGMMA_OUT(d[124]), FG_WGMMA_OUT(d[125]),
+          FG_WGMMA_OUT(d[126]), FG_WGMMA_OUT(d[127])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[128], uint64_t a, uint64_t b) {

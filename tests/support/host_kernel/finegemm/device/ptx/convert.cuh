@@ -40,6 +40,9 @@ inline float tf32_of(float x) { return tf32_of_float(x); }
 inline uint16_t pack_e5m2(float low, float high) {
     return static_cast<uint16_t>(e5m2_of_float(low) | e5m2_of_float(high) << 8);
 }
+inline uint16_t pack_i8(float low, float high) {
+    return static_cast<uint16_t>(i8_of_float(low) | i8_of_float(high) << 8);
+}
 inline uint32_t low_halves(uint32_t a, uint32_t b) { return (a & 0xffff) | b << 16; }
 inline uint32_t high_halves(uint32_t a, uint32_t b) { return a >> 16 | (b & 0xffff0000u); }
 inline uint32_t interleave_low(uint32_t a, uint32_t b) {

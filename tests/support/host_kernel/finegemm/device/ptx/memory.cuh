@@ -173,6 +173,7 @@ inline float canonical(float x) { return is_nan(x) ? float_of_bits(0x7fffffff) :
 inline float plus_zero(float x) { return x; }
 inline float add_ftz(float a, float b) { return canonical(a + b); }
 inline float fma(float a, float b, float c) { return canonical(std::fma(a, b, c)); }
+inline float float_of_int(int32_t x) { return static_cast<float>(x); }
 inline float rough_reciprocal(float x) { return x > 0x1p126f ? 0.0f : 1.0f / x; }
 inline float max_magnitude(float most, float x) { return std::fmax(most, std::fabs(x)); }
 inline float min_or_nan(float a, float b) { return is_nan(a) || is_nan(b) ? canonical(a + b) : a < b ? a : b; }

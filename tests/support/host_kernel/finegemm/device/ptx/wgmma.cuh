@@ -2,6 +2,9 @@
 // the wait. Layer tests.
 #pragma once
 
+#include <bit>
+#include <cstring>
+
 #include <finegemm/core/fragment.h>
 #include <finegemm/core/tma_box.h>
 #include <finegemm/core/wgmma_desc.h>
@@ -82,8 +85,8 @@ struct HostOperand16 {
 inline bool host_elements_are_f16 = false;
 
 /// `multiply` adds a product of [64, n] to what it gets.
-template <uint32_t Registers, typename Multiply>
-void start_product(float (&d)[Registers], bool adds, const Multiply& multiply) {
+template <typename Sum, uint32_t Registers, typename Multiply>
+void start_product(Sum (&d)[Registers], bool adds, const Multiply& multiply) {
     constexpr uint32_t kN = Registers * 2;
     host_kernel::Machine::Products& products = machine->products();
     const uint32_t thread = threadIdx.x % 128, which = products.started[thread]++;
@@ -93,10 +96,10 @@ void start_product(float (&d)[Registers], bool adds, const Multiply& multiply) {
     next.registers.resize(64 * kN);
     for (uint32_t r = 0; r < Registers; ++r) {
         const RowCol at = wgmma_accumulator(thread, r);
-        next.registers[at.row * kN + at.col] = d[r];
-        d[r] = float_of_bits(0x7fedcba9);  // until the wait
+        next.registers[at.row * kN + at.col] = std::bit_cast<float>(d[r]);
+        d[r] = std::bit_cast<Sum>(0x7fedcba9);  // until the wait
     }
-    machine->registers() = {d, Registers};
+    machine->registers(which) = {reinterpret_cast<float*>(d), Registers};
     if (++next.come < 128) return;
     next.multiply = multiply;
     machine->later([&products] { products.happen(); });
@@ -117,7 +120,7 @@ void wgmma_k64_fp8(float (&d)[R], uint64_t a, uint64_t b) {
     start_fp8(d, a, b, 64);
 }
 template <uint32_t R>
-void wgmma_k128_fp8(float (&d)[R], uint64_t a, uint64_t b) {
+void wgmma_k128(float (&d)[R], uint64_t a, uint64_t b) {
     start_fp8(d, a, b, 128);
 }
 /// A is in registers: for each 32 of K four, of rows eight apart in turn, then of columns sixteen further on.
@@ -147,6 +150,22 @@ template <uint32_t R>
 void add_wgmma_k64_fp8_of_registers(float (&d)[R], const uint32_t (&a)[8], uint32_t b) {
     start_of_registers(d, a, b, true);
 }
+/// Sums of integers, which the machine keeps as the bits of floats.
+template <uint32_t R>
+void wgmma_k128(int32_t (&d)[R], uint64_t a, uint64_t b) {
+    const HostOperand left = HostOperand::of(a), right = HostOperand::of(b);
+    start_product(d, false, [=](std::vector<float> sums) {
+        constexpr uint32_t kN = R * 2, kK = 128;
+        const auto x = left.codes(64, kK), y = right.codes(kN, kK);
+        for (uint32_t i = 0; i < 64 * kN; ++i) {
+            int32_t sum = 0;
+            for (uint32_t k = 0; k < kK; ++k)
+                sum += static_cast<int8_t>(x[i / kN * kK + k]) * static_cast<int8_t>(y[i % kN * kK + k]);
+            sums[i] = float_of_bits(static_cast<uint32_t>(sum));
+        }
+        return sums;
+    });
+}
 template <uint32_t R>
 void wgmma_k16_bf16(float (&d)[R], uint64_t a, uint64_t b);  // declared for kernels that nobody runs here
 /// The hardware's order of sums is not known: 16 products and a sum are added exactly here, and cut off.
@@ -171,21 +190,24 @@ inline void wgmma_fence() { machine->show(0); }
 inline void wgmma_commit_group() {}
 
 /// Sums are there when all products are; the next one happens when all of the warpgroup have begun it, so when all have
-/// taken these.
+/// taken these. Where two are in flight, each has registers of its own.
 template <uint32_t Pending>
 void wgmma_wait_group() {
+    static_assert(Pending < 2);
     host_kernel::Machine::Products& products = machine->products();
     const uint32_t thread = threadIdx.x % 128, wanted = products.started[thread] - Pending;
     while (products.finished < wanted) machine->wait_while(products.finished, ~0u, products.finished, "a product");
-    if (Pending > 0) return;
-    products.taken[thread] = wanted;
-    const auto& [sums, count] = machine->registers();
+    if (wanted == 0 || (Pending > 0 && machine->registers(0).sums == machine->registers(1).sums)) return;
+    if (Pending == 0) products.taken[thread] = wanted;
+    const auto& [sums, count] = machine->registers(wanted - 1);
     for (uint32_t r = 0; r < count; ++r) {
         const RowCol at = wgmma_accumulator(thread, r);
-        sums[r] = products.sums[at.row * count * 2 + at.col];
+        const float sum = products.of[(wanted - 1) % 2][at.row * count * 2 + at.col];
+        std::memcpy(&sums[r], &sum, sizeof sum);  // which may be a sum of integers
     }
 }
 inline void pin(float&) {}
 inline void pin(uint32_t&) {}
+inline void pin(int32_t&) {}
 
 }  // namespace finegemm::ptx
