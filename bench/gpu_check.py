@@ -136,6 +136,7 @@ CHECKS = {
         "mqa",
         "mqa_schedule",
         "mqa_repeat",
+        "mqa_many",
         "mqa_graph",
         "mqa_devices",
         "mqa_tall",

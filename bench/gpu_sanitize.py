@@ -21,7 +21,7 @@ from gpu_four_bit import FourBit
 from gpu_gated import Gated
 from gpu_grouped_stress import GroupedStress
 from gpu_heads import Heads
-from gpu_mqa import Mqa
+from gpu_mqa_many import ManyLogits
 from gpu_prenorm import Prenorm
 from gpu_ranks import Ranks
 from gpu_routing import Routing
@@ -50,7 +50,7 @@ class Sanitized(
     Columns,
     Weights,
     Scales,
-    Mqa,
+    ManyLogits,
     Prenorm,
     Swiglu,
     FourBit,

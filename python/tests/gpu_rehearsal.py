@@ -125,6 +125,7 @@ class Rehearsal:
             argparse.Namespace(tested=library, shapes=shapes, rounds=1, commit="", out=None)
         )
         self.check.RUNS = 1
+        self.check.MANY, self.check.MANY_RUNS = 64, 2
         self.spoil, self.armed = 0, False
         self.watch(monkeypatch)
         self.watch_others(monkeypatch)

@@ -48,6 +48,7 @@ CHECKS = {
     "mqa": 1,
     "mqa_schedule": 1,
     "mqa_repeat": 4,
+    "mqa_many": 2,
     "mqa_graph": 4,
     "mqa_devices": 1,
     "prenorm": 1,

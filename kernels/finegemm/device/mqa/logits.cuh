@@ -277,7 +277,10 @@ private:
             for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half)
                 scales[half] = ptx::load_shared(smem_.scales(stage()) + (first_key_ + half * 8) * 4);
             product.finish();
-            ptx::mbarrier_arrive(smem_.empty(stage()));
+            uint32_t loaded = 0;
+#pragma unroll
+            for (const float scale : scales) loaded |= float_bits(scale);
+            ptx::mbarrier_arrive_having(smem_.empty(stage()), loaded);
             MqaSums<C> sums;
             sums.add_up(product, weights, steps, count);
             const MqaRows<C> rows(smem_, slot.first, part_);

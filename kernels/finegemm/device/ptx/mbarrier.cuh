@@ -16,6 +16,16 @@ __device__ inline void mbarrier_arrive(SmemAddr barrier, uint32_t times = 1) {
     asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier.bits), "r"(times) : "memory");
 }
 
+/// Arrives once `loaded` has come from memory. ptxas lets an arrival pass loads that nothing has used, and behind many
+/// stores these take longer than what is told by the arrival takes to overwrite what they read.
+__device__ inline void mbarrier_arrive_having(SmemAddr barrier, uint32_t loaded) {
+    asm volatile(
+        "{\n.reg .b32 one;\nor.b32 one, %1, 1;\nmin.u32 one, one, 1;\n"
+        "mbarrier.arrive.release.cta.shared::cta.b64 _, [%0], one;\n}\n" ::"r"(barrier.bits),
+        "r"(loaded)
+        : "memory");
+}
+
 /// Arrives at a barrier of any CTA of the cluster; the address comes from map_to_rank. The scope stays that of the CTA:
 /// what the arrival orders are tensor-core and TMA accesses of stages, and cluster scope costs a flush of the L1 cache
 /// at each arrival.

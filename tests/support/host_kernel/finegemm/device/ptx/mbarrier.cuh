@@ -14,6 +14,7 @@ inline void mbarrier_arrive(SmemAddr barrier, uint32_t times = 1) {
     machine->pause();
     machine->arrive(machine->mbarrier(barrier.bits), times, 0);
 }
+inline void mbarrier_arrive_having(SmemAddr barrier, uint32_t) { mbarrier_arrive(barrier); }
 inline void mbarrier_arrive_release_cluster(SmemAddr barrier) {
     machine->pause();
     machine->shared_of(rank_of(barrier));
