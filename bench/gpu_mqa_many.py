@@ -1,6 +1,7 @@
 """Many logits, many times: what is read too late is so where stores keep all loads of an SM waiting."""
 
 import torch
+
 from gpu_mqa import Mqa
 
 

@@ -57,7 +57,6 @@ class Sanitized(
     Routing,
     Ranks,
     Topk,
-    Layers,
 ):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""

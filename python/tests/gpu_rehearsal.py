@@ -219,6 +219,18 @@ class Rehearsal:
             return lambda: recorded(lambda: self.spoiling(call, d))
 
         monkeypatch.setattr(gpu_four_bit, "prepare_four_bit", prepared)
+        of_routing = (("route", "route", 1), ("permute_quantize", "permute", 2), ("combine", "combine", 3))
+        self.watch_layers(monkeypatch)
+        self.watch_selections(monkeypatch)
+        for name, *what in of_routing:
+            monkeypatch.setattr(gpu_library.Library, name, self.routed(gpu_library.Library, name, *what))
+        monkeypatch.setattr(gpu_library.Library, "prenorm_gemm", multiplied)
+        monkeypatch.setattr(gpu_library.Library, "score", scored)
+        monkeypatch.setattr(gpu_library.Library, "paged_mqa_schedule", scheduled)
+
+    def watch_layers(self, monkeypatch):
+        import gpu_library
+
         moe = gpu_library.Library.moe
 
         def layered(library, args, options, out):
@@ -236,13 +248,6 @@ class Rehearsal:
             recorded(lambda: self.spoiling(lambda: ep_moe(library, communicator, args, how, options, out), out))
 
         monkeypatch.setattr(gpu_library.Library, "ep_moe", ranked)
-        of_routing = (("route", "route", 1), ("permute_quantize", "permute", 2), ("combine", "combine", 3))
-        self.watch_selections(monkeypatch)
-        for name, *what in of_routing:
-            monkeypatch.setattr(gpu_library.Library, name, self.routed(gpu_library.Library, name, *what))
-        monkeypatch.setattr(gpu_library.Library, "prenorm_gemm", multiplied)
-        monkeypatch.setattr(gpu_library.Library, "score", scored)
-        monkeypatch.setattr(gpu_library.Library, "paged_mqa_schedule", scheduled)
 
     def watch_selections(self, monkeypatch):
         import topk_library

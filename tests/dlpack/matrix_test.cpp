@@ -82,8 +82,8 @@ TEST(DlpackMatrix, OtherFormatsAreNamed) {
 TEST(DlpackMatrix, FormatsThatTheArgumentTakesAreOffered) {
     const std::pair<const char*, const char*> cases[] = {
         {"a",
-         "a: has dtype float64, must be float8_e4m3fn, bfloat16, float16, float8_e5m2 or int8 (or uint8 or uint16, bits of "
-         "the first two); convert it"},
+         "a: has dtype float64, must be float8_e4m3fn, bfloat16, float16, float8_e5m2 or int8 (or uint8 or uint16, "
+         "bits of the first two); convert it"},
         {"sfb", "sfb: has dtype float64, must be float32; convert it"},
         {"d", "d: has dtype float64, must be bfloat16, float16 or float32 (or uint16, bits of the first); convert it"},
         {"x", "x: has dtype float64, must be bfloat16 (or uint16, its bits), float16 or float32; convert it"}};

@@ -1,5 +1,5 @@
 // finegemm.ep. Layer: front end.
-#include "operations/ep.h"
+#include "operations/experts/ep.h"
 
 #include <algorithm>
 #include <memory>
@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "api/option_lists.h"
-#include "operations/moe.h"
+#include "operations/experts/moe.h"
 
 namespace finegemm::python {
 

@@ -1,5 +1,5 @@
 // finegemm.moe, explain_moe and moe_workspace_bytes. Layer: front end.
-#include "operations/moe.h"
+#include "operations/experts/moe.h"
 
 #include <string>
 

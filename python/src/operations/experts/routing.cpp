@@ -1,5 +1,5 @@
 // finegemm.route, permute_quantize and combine. Layer: front end.
-#include "operations/routing.h"
+#include "operations/experts/routing.h"
 
 #include <algorithm>
 #include <optional>
