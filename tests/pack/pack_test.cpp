@@ -88,10 +88,11 @@ std::vector<Instruction> machine_code_of(const std::string& cubin) {
 /// Where ptxas takes the lanes of a warp for parted it keeps addresses in vector registers, and moves those of each
 /// block product into uniform ones between its instructions: ten moves for four of them, 5% of the time.
 TEST_P(EmbeddedPacks, HaveKernelsWhoseAddressesOfProductsAreReadyInUniformRegisters) {
-    constexpr uint32_t kHgmma = 0x9f0, kQgmma = 0x9f3, kR2ur = 0x2ca, kPerBlock = 4, kFew = 4;
+    constexpr uint32_t kHgmma = 0x9f0, kIgmma = 0x9f1, kQgmma = 0x9f3, kR2ur = 0x2ca, kPerBlock = 4, kFew = 4;
     for (const GemmConfig& config : plan::kernels()) {
         const KernelSource source = gemm_source(config, plan::name_of(config));
-        const uint32_t product = config.a.scaling == Scaling::None ? kHgmma : kQgmma;
+        const bool integers = config.a.element == Element::I8;
+        const uint32_t product = integers ? kIgmma : config.a.scaling == Scaling::None ? kHgmma : kQgmma;
         uint32_t products = 0, moves = 0, blocks_with_many = 0;
         for (const Instruction& instruction : machine_code_of(*pack.find(source))) {
             const uint32_t opcode = instruction.opcode();
