@@ -219,7 +219,7 @@ class Sanitized(
     def small_quantize(self):
         """Every quantisation kernel once."""
         kernels = 0
-        for dtype, codes in itertools.product((torch.bfloat16, torch.float16, torch.float32), CODES):
+        for dtype, codes in itertools.product((torch.bfloat16, torch.float16, torch.float32), (*CODES, torch.int8)):
             x = torch.randn(130, 144, device="cuda").to(dtype)
             for kind, shape in (("rows", (130, 2)), ("blocks", (2, 2))):
                 q = torch.empty(130, 144, dtype=codes, device="cuda")
