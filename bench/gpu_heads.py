@@ -10,8 +10,8 @@ from gpu_grouped_cases import random_launch
 from gpu_library import DTYPES, ON, Epilogue
 from gpu_unscaled_cases import LAYOUTS, NAMES, fields_of, normal
 
-# Types of A and B, and layouts.
-KINDS = ((torch.float8_e4m3fn, "nt"), *itertools.product(NAMES, LAYOUTS))
+# Types of A and B, and their layouts; of FP8 those of scales.
+KINDS = ((torch.float8_e4m3fn, "row"), (torch.float8_e4m3fn, "mn"), *itertools.product(NAMES, LAYOUTS))
 
 
 class HeadProduct:
@@ -29,7 +29,7 @@ class HeadProduct:
             )
             self.x, self.d_type, self.fields = (a, None, b, None), of, {"dtype": DTYPES[of]} | fields_of(layout)
         else:
-            self.x = operands(m, self.n, k, "row", generator)
+            self.x = operands(m, self.n, k, layout, generator)
         self.epilogue = Epilogue(1.0, 0.0, None, None, left, gap, right)
         columns = torch.arange(heads * (left + gap + right), device="cuda").view(heads, -1)
         self.gaps = columns[:, left : left + gap].reshape(-1)

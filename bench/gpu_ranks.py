@@ -47,7 +47,7 @@ class Ranks(Layers):
 
     def layer_of_ranks(self) -> Layer:
         layer = self.random_layer_of_experts()
-        layer.options.pop("rows", None)
+        layer.options.pop("rows", None), layer.options.pop("weights_first", None)  # which it has not
         return layer
 
     def ep_bits(self):

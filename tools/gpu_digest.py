@@ -58,6 +58,7 @@ SHARED = [
     "src/jit/*",
     "src/engine/*",
     "src/ops/operation.h",
+    "src/ops/operation_launch.h",
     "include/finegemm/*",
 ]
 # Part of the same targets, but nothing of it reaches a GPU.

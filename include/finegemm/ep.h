@@ -72,8 +72,9 @@ struct EpOptions {
 /// E, the types of ids may differ, are the same on all. Rows travel in e4m3 with their scales, quantised once, and come
 /// back in bf16; sums are those of `moe`, in the order of a token's choices, so that bits are those of one rank that
 /// has all experts. A choice that does not fit `capacity` makes its token NaN, and `check_values`, which then waits for
-/// the result, an error that names the rank. `options.rows` is 0. The workspace, of ep_moe_workspace_bytes, is used
-/// where there is a capacity. On CUDA the work is queued. Throws Error as `moe`, and Peer.
+/// the result, an error that names the rank. `options.rows` is 0, `options.weights_first` is not set. The workspace, of
+/// ep_moe_workspace_bytes, is used where there is a capacity. On CUDA the work is queued. Throws Error as `moe`, and
+/// Peer.
 FINEGEMM_API void ep_moe(Context& context, Communicator& communicator, const MoeArgs& layer, const EpOptions& how = {},
                          const MoeOptions& options = {});
 

@@ -75,7 +75,7 @@ def test_two_of_e5m2_and_other_codes_are_refused():
     q, scales = finegemm.quantize_rows(x, dtype="float8_e5m2")
     with pytest.raises(finegemm.InvalidArgument, match=r"^a: is multiplied in e5m2 by e5m2"):
         finegemm.gemm(q, scales, q, scales)
-    with pytest.raises(finegemm.InvalidArgument, match=r"^dtype: is 'bfloat16', must be float8_e4m3fn, float8_e5m2 or int8"):
+    with pytest.raises(finegemm.InvalidArgument, match=r"^dtype: is 'bfloat16', must be .*, float8_e5m2 or int8"):
         finegemm.quantize_rows(x, dtype="bfloat16")
     with pytest.raises(finegemm.InvalidArgument, match=r"^dtype: is given, but so is q"):
         finegemm.quantize_rows(x, q, dtype="float8_e5m2")

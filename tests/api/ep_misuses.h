@@ -52,6 +52,7 @@ inline const EpMisuse kEp[] = {
     {"x is f32", [](EpCallInC& c) { c.moe.args.x.dtype = FINEGEMM_F32; }},
     {"first is 4", [](EpCallInC& c) { c.moe.args.first = 4; }},
     {"rows are 5", [](EpCallInC& c) { c.moe.options.rows = 5; }},
+    {"weights come first", [](EpCallInC& c) { c.moe.options.weights_first = 1; }},
     {"64 ranks of 17 experts",
      [](EpCallInC& c) {
          c.ranks = 64;

@@ -54,6 +54,8 @@ void check_ep_moe(const EpMoeCall& call) {
     layer.workspace = nullptr, layer.workspace_bytes = 0;
     if (call.options.rows != 0)
         reject("rows", "is {}, must be 0: capacity bounds the rows of experts here; pass that", call.options.rows);
+    if (call.options.weights_first)
+        reject("weights_first", "is set, must not be: weights stay where their tokens are; leave it out");
     check_moe(MoeCall{layer, call.options});
     if (layer.first != 0)
         reject("first", "is {}, must be 0: the first id of a rank is its number times its experts; leave it out",
