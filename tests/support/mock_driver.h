@@ -137,7 +137,11 @@ public:
     State* operator->() const { return &state(); }
     /// Contexts on the calling thread's stack.
     size_t context_depth() const { return function<size_t()>("mock_context_depth")(); }
-    void fail(const std::string& call, int code, int after = 0) const { state().failures[call] = {code, after}; }
+    /// Also while other threads call.
+    void fail(const std::string& call, int code, int after = 0) const {
+        const std::scoped_lock lock(state().mutex);
+        state().failures[call] = {code, after};
+    }
 
     template <typename F>
     F* function(const char* name) const {
