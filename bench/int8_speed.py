@@ -27,8 +27,8 @@ POOL = 1 << 28  # codes; what needs more has them again
 class Rows:
     """Operands of any shape, of codes of normal values, with MN-major scales of A."""
 
-    def __init__(self, library: Library, rounds: int):
-        self.library, self.rounds = library, rounds
+    def __init__(self, tested: Library, rounds: int):
+        self.tested, self.rounds = tested, rounds
         self.generator = torch.Generator("cuda").manual_seed(1)
         self.pools = {name: torch.empty(POOL, dtype=torch.uint8, device="cuda") for name in TYPES}
         for begin in range(0, POOL, PIECE):
@@ -55,14 +55,14 @@ class Rows:
         m, n, k = shape
         for name, dtype in TYPES.items():
             of = {} if dtype == E4M3 else {"dtype": DTYPES[dtype], "dtype_of_b": DTYPES[dtype]}
-            kernels[name] = self.library.explain(m, n, k, **fields, **of)["chosen"]["name"]
+            kernels[name] = self.tested.explain(m, n, k, **fields, **of)["chosen"]["name"]
         us = {name: round(t, 2) for name, t in median_times(calls, self.rounds, 1 << 29).items()}
         return {"kind": kind, "shape": [*fields.values(), *shape], "us": us, "kernels": kernels}
 
     def dense(self, m: int, n: int, k: int) -> dict:
         sfa, sfb = self.scales(m, blocks(k), mn_major=True), self.scales(blocks(n), blocks(k))
         d = torch.empty(m, n, dtype=torch.bfloat16, device="cuda")
-        calls = {x: self.library.prepare(self.codes(x, m, k), sfa, self.codes(x, n, k), sfb, d) for x in TYPES}
+        calls = {x: self.tested.prepare(self.codes(x, m, k), sfa, self.codes(x, n, k), sfb, d) for x in TYPES}
         return self.row("dense", (m, n, k), {}, calls)
 
     def masked(self, rows, typical: int, n: int, k: int) -> dict:
@@ -74,7 +74,7 @@ class Rows:
         calls = {}
         for x in TYPES:
             operands = self.codes(x, *a), sfa, self.codes(x, *b), sfb, d, numbers, MASKED
-            calls[x] = self.library.prepare_grouped(*operands, expected_m=told)
+            calls[x] = self.tested.prepare_grouped(*operands, expected_m=told)
         return self.row("masked", (rows.groups * rows.m, n, k), {"groups": rows.groups, "expected_m": told}, calls)
 
     def all(self):
@@ -103,12 +103,12 @@ def summary(rows: list[dict]) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--library", required=True)
+    parser.add_argument("--library", dest="tested", required=True)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--output")
     options = parser.parse_args()
     rows = []
-    for row in Rows(Library(options.library), options.rounds).all():
+    for row in Rows(Library(options.tested), options.rounds).all():
         rows.append(row)
         print(row["kind"], row["shape"], row["us"], row["kernels"], flush=True)
     method = f"bench/int8_speed.py: CUPTI, L2 flushed, both types in turn, median of {options.rounds}"
