@@ -8,6 +8,7 @@
 #include <finegemm/gemm/kernel_plan.h>
 
 #include "jit/cubin.h"
+#include "ops/four_bit/source.h"
 #include "ops/gemm/source.h"
 #include "ops/mqa/source.h"
 #include "ops/prenorm/source.h"
@@ -31,6 +32,7 @@ struct Step {
     bool loads() const { return (opcode() == 0x984 || opcode() == 0x83b) && (low >> 12 & 0xf) != 15; }
     /// LDS of a word, each lane its own: the address has a register, not RZ.
     bool loads_one_word() const { return opcode() == 0x984 && (high >> 9 & 7) == 4 && (low >> 24 & 0xff) != 0xff; }
+    bool loads_two_words() const { return opcode() == 0x984 && (high >> 9 & 7) == 5; }
     /// SYNCS.ARRIVE that expects no bytes.
     bool gives_back() const { return opcode() == 0x9a7 && (high >> 20 & 1) != 0; }
     bool branches() const { return opcode() == 0x947; }
@@ -133,6 +135,14 @@ TEST_P(Releases, OfLogitsLeaveNoScaleOfTheirStageOnItsWay) {
     for (const MqaConfig& config : mqa_configs()) {
         const KernelSource source = source_of(config);
         EXPECT_GT(expect_none_late(*pack.find(source), source.entry, 1, &Step::loads_one_word, is_late), 0u);
+    }
+}
+
+/// Scales of A come in pairs for weights of 4 bits; what the next k-block begins with does not.
+TEST_P(Releases, OfWeightsOfFourBitsLeaveNoScaleOfTheirStageOnItsWay) {
+    for (const FourBitConfig& config : four_bit_configs()) {
+        const KernelSource source = source_of(config);
+        EXPECT_GT(expect_none_late(*pack.find(source), source.entry, 1, &Step::loads_two_words, is_late), 0u);
     }
 }
 

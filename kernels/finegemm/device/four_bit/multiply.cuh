@@ -86,7 +86,8 @@ private:
                 sum[r] = ptx::fma(product[r], factors.of(r), sum[r]);
             }
             __syncwarp();
-            if (thread_ % kWarpSize < kLanesArrive) ptx::mbarrier_arrive(smem_.empty(stage));
+            if (thread_ % kWarpSize < kLanesArrive)
+                ptx::mbarrier_arrive_having(smem_.empty(stage), factors.bits_of_all());
         }
         store<Rows>(sum, tile);
     }
@@ -112,6 +113,14 @@ private:
                     factor[b][i * 2 + 1] = of_a.part[1] * of_b[b];
                 }
             }
+        }
+        /// All bits of the factors: known when every load that they are made of has come.
+        __device__ uint32_t bits_of_all() const {
+            uint32_t bits = 0;
+#pragma unroll
+            for (uint32_t i = 0; i < kRowsOfB * (Rows / 4); ++i)
+                bits |= float_bits(factor[i / (Rows / 4)][i % (Rows / 4)]);
+            return bits;
         }
         __device__ float of(uint32_t r) const { return factor[r % 4 / 2 % kRowsOfB][r / 4 * 2 + r % 2]; }
     };
