@@ -49,6 +49,7 @@ inline const ScaleLayoutMisuse kScaleLayout[] = {
      [](ScaleLayoutCall& c) {
          give_groups(c, FINEGEMM_ROW_GROUPS);
          c.args.sf.count = c.args.out.count = 2, c.args.out.stride = 600;
+         c.args.out.matrix.data = reinterpret_cast<void*>(uintptr_t{0x10000});  // apart from sf, wherever that lies
      }},
     {"no groups", [](ScaleLayoutCall& c) { give_groups(c, FINEGEMM_ROW_GROUPS), c.args.size = 0; }},
     {"alignment is 0", [](ScaleLayoutCall& c) { give_groups(c, FINEGEMM_ROW_GROUPS), c.args.alignment = 0; }},
