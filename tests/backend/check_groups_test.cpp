@@ -12,7 +12,7 @@
 #include "support/grouped.h"
 #include "support/k_grouped.h"
 
-namespace finegemm {
+namespace finegemm::check_groups_test {
 namespace {
 
 using test::GroupedProblem;
@@ -152,4 +152,4 @@ TEST(CheckKGroups, ScalesOfKWithAGroupAreLookedAtAndNoOthers) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::check_groups_test

@@ -11,7 +11,7 @@
 #include "support/grouped.h"
 #include "support/slowdown.h"
 
-namespace finegemm {
+namespace finegemm::cpu_grouped_test {
 namespace {
 
 using test::cpu_backend;
@@ -237,4 +237,4 @@ TEST(CpuGrouped, WildNumbersWriteNoByteOutsideOfTheRows) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::cpu_grouped_test

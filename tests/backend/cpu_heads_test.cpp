@@ -6,7 +6,7 @@
 #include "support/cpu.h"
 #include "support/matrix.h"
 
-namespace finegemm {
+namespace finegemm::cpu_heads_test {
 namespace {
 
 using test::cpu_backend;
@@ -92,4 +92,4 @@ TEST(CpuHeads, AreThoseOfProductsWithoutScales) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::cpu_heads_test

@@ -10,7 +10,7 @@
 #include "ops/gemm/cpu.h"
 #include "support/k_grouped.h"
 
-namespace finegemm {
+namespace finegemm::cpu_k_grouped_test {
 namespace {
 
 using test::KGroupedProblem;
@@ -203,4 +203,4 @@ TEST(CpuKGrouped, NumbersThatBreakTheRulesStayInsideOfTheMatrices) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::cpu_k_grouped_test

@@ -7,7 +7,7 @@
 
 #include "support/grouped.h"
 
-namespace finegemm {
+namespace finegemm::groups_test {
 namespace {
 
 using test::Grouping;
@@ -90,4 +90,4 @@ TEST(GroupRows, OfAnyNumbersAreRowsThatExistAndNoneTwice) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::groups_test

@@ -7,7 +7,7 @@
 #include "plan/plan.h"
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_affine_test {
 namespace {
 
 using test::address;
@@ -157,4 +157,4 @@ TEST_F(HopperAffine, KeepsALaunchForEachAlphaBetaCAndBias) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_affine_test

@@ -7,7 +7,7 @@
 #include "plan/plan.h"
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_cache_test {
 namespace {
 
 using test::operands;
@@ -181,4 +181,4 @@ TEST_F(HopperCache, ManyThreadsOnTwoGpusGetEachTheirOwnLaunches) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_cache_test

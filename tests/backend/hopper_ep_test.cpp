@@ -3,7 +3,7 @@
 #include "support/error_of.h"
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_ep_test {
 namespace {
 
 constexpr int64_t kHidden = 256, kPairs = 128, kExperts = 3, kTokens = 10, kChoices = 4, kRanks = 2;
@@ -137,4 +137,4 @@ TEST_F(HopperEp, IsCapturedAtACapacityAlone) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_ep_test

@@ -5,7 +5,7 @@
 #include "support/cpu.h"
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_errors_test {
 namespace {
 
 using test::contains;
@@ -246,4 +246,4 @@ TEST_F(HopperErrors, CheckingGroupsCannotBeCaptured) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_errors_test

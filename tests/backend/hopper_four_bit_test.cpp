@@ -1,7 +1,7 @@
 // What the Hopper backend launches for weights of 4 bits. Layer tests.
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_four_bit_test {
 namespace {
 
 class HopperFourBit : public test::HopperTest {
@@ -61,4 +61,4 @@ TEST_F(HopperFourBit, HasNoMoreCtasThanTilesOrSms) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_four_bit_test

@@ -6,7 +6,7 @@
 #include "plan/plan.h"
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_gemm_test {
 namespace {
 
 using test::address;
@@ -338,4 +338,4 @@ TEST_F(HopperGemm, KnowsGpusByTheWordsOfTheirNames) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_gemm_test

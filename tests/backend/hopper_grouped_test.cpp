@@ -7,7 +7,7 @@
 #include "plan/plan.h"
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_grouped_test {
 namespace {
 
 using test::address;
@@ -125,4 +125,4 @@ TEST_F(HopperGrouped, TellsKernelsWhatIsExpectedOfAGroup) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_grouped_test

@@ -6,7 +6,7 @@
 #include "plan/plan.h"
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_heads_test {
 namespace {
 
 class HopperHeads : public test::HopperTest {};
@@ -81,4 +81,4 @@ TEST_F(HopperHeads, KeepsALaunchForEachSplit) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_heads_test

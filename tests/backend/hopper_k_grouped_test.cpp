@@ -7,7 +7,7 @@
 #include "plan/plan.h"
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_k_grouped_test {
 namespace {
 
 using test::address;
@@ -315,4 +315,4 @@ TEST_F(HopperKGrouped, OffsetsAndScalesAreLookedAtInCopies) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_k_grouped_test

@@ -10,7 +10,7 @@
 #include "ops/gemm/cpu_tiles.h"
 #include "plan/plan.h"
 
-namespace finegemm {
+namespace finegemm::hopper_model_test {
 namespace {
 
 using test::Problem;
@@ -363,4 +363,4 @@ TEST(HopperModel, ComesNearTheBoundInTheWorstCase) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_model_test

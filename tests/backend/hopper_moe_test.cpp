@@ -4,7 +4,7 @@
 #include "ops/moe/planner.h"
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_moe_test {
 namespace {
 
 constexpr MoeShape kFew{.tokens = 16, .choices = 8, .hidden = 7168, .intermediate = 2048, .experts = 256};
@@ -177,4 +177,4 @@ TEST(MoeMemory, HasThePartsOfALaunchApart) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_moe_test

@@ -1,7 +1,7 @@
 // What the Hopper backend launches for an indexer's scores. Layer tests.
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_mqa_test {
 namespace {
 
 using test::address;
@@ -164,4 +164,4 @@ TEST_F(HopperMqa, LaunchesOneCtaForASchedule) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_mqa_test

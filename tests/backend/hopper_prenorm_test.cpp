@@ -2,7 +2,7 @@
 #include "ops/prenorm/planner.h"
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_prenorm_test {
 namespace {
 
 using test::address;
@@ -25,7 +25,7 @@ protected:
         return last_launch();
     }
     static PrenormPlan plan(const Shape& s, int32_t num_sms = 0) {
-        return plan_of({s.m, s.n, s.k, s.slices, num_sms}, *plan::find_device("h200"));
+        return plan_of(PrenormProblem{s.m, s.n, s.k, s.slices, num_sms}, *plan::find_device("h200"));
     }
     std::unique_ptr<Backend> hopper_ = backend();
 };
@@ -127,4 +127,4 @@ TEST_F(HopperPrenorm, OneRowMayHaveAnyStride) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_prenorm_test

@@ -1,7 +1,7 @@
 // What the Hopper backend launches for a quantisation. Layer tests.
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_quantize_test {
 namespace {
 
 using test::address;
@@ -113,4 +113,4 @@ TEST_F(HopperQuantize, AFailedLaunchNamesTheKernel) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_quantize_test

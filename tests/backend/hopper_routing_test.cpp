@@ -1,7 +1,7 @@
 // What the Hopper backend launches for routing. Layer tests.
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_routing_test {
 namespace {
 
 using test::address;
@@ -101,4 +101,4 @@ TEST_F(HopperRouting, SumsTakeAWarpForEachChunk) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_routing_test

@@ -4,7 +4,7 @@
 #include "plan/plan.h"
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_row_scales_test {
 namespace {
 
 using test::address;
@@ -119,4 +119,4 @@ TEST_F(HopperRowScales, ZeroKWritesZerosOrLeavesWhatIsAddedTo) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_row_scales_test

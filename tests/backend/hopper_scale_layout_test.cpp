@@ -1,7 +1,7 @@
 // What the Hopper backend launches for a change of scales' layout. Layer tests.
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_scale_layout_test {
 namespace {
 
 using test::address;
@@ -196,4 +196,4 @@ TEST_F(HopperScaleLayout, AFailedLaunchNamesTheKernel) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_scale_layout_test

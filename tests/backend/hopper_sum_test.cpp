@@ -3,7 +3,7 @@
 
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_sum_test {
 namespace {
 
 using test::address;
@@ -166,4 +166,4 @@ TEST_F(HopperSum, NamesAnAllocationThatFails) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_sum_test

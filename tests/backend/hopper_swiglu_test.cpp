@@ -2,7 +2,7 @@
 #include "support/hopper.h"
 #include "support/quantize.h"
 
-namespace finegemm {
+namespace finegemm::hopper_swiglu_test {
 namespace {
 
 class HopperSwiglu : public test::HopperTest {
@@ -85,4 +85,4 @@ TEST_F(HopperSwiglu, IsPlainWithoutAnyOption) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_swiglu_test

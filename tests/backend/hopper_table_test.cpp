@@ -8,7 +8,7 @@
 #include "support/hopper.h"
 #include "support/private_folder.h"
 
-namespace finegemm {
+namespace finegemm::hopper_table_test {
 namespace {
 
 using test::contains;
@@ -78,4 +78,4 @@ TEST_F(HopperTable, ThatIsDamagedIsAnErrorWhereItIsFirstUsed) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_table_test

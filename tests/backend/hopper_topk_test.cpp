@@ -1,7 +1,7 @@
 // What the Hopper backend launches for selections. Layer tests.
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_topk_test {
 namespace {
 
 using test::address;
@@ -113,4 +113,4 @@ TEST_F(HopperTopk, TakesWholeRequestsOfPages) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_topk_test

@@ -9,7 +9,7 @@
 #include "plan/plan.h"
 #include "support/hopper.h"
 
-namespace finegemm {
+namespace finegemm::hopper_unscaled_test {
 namespace {
 
 using test::address;
@@ -203,4 +203,4 @@ TEST_F(HopperUnscaled, TakesNoLaunchOfAProductOfAnotherType) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::hopper_unscaled_test

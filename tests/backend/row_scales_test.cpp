@@ -8,7 +8,7 @@
 #include "gemm_reference.h"
 #include "ops/gemm/cpu.h"
 
-namespace finegemm {
+namespace finegemm::row_scales_test {
 namespace {
 
 using test::Buffer;
@@ -117,4 +117,4 @@ TEST(RowScales, ZeroKWritesZerosOrLeavesWhatIsAddedTo) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::row_scales_test

@@ -10,6 +10,9 @@ build=${results%/results}
 if [ -f "$build/tests/libfinegemm_mock_driver.so" ]; then
     export FINEGEMM_MOCK_DRIVER="$build/tests/libfinegemm_mock_driver.so"
 fi
+# Dozens of tests start interpreters that import torch: what its modules compile to is kept, beside the other results.
+unset PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX="$build/pycache"
 cd "$root" || exit 1
 tests=python/tests
 if [ "$suite" = python_torch ]; then
