@@ -2,6 +2,7 @@
 """Correctness and speed on an H200 or an H100; needs torch and NumPy. Writes bench/results/ and gpu-validated.json.
 
 Usage: gpu_check.py [--library FILE] [--racecheck-library FILE] [--out DIR] [--shapes N] [--rounds N] [--only NAME,...]
+                    [--jobs N] [--until SECONDS]
 
 Every check prints one line and raises on failure. What passed is kept in DIR/h200_checks.json (on an H100 in
 h100_checks.json; other records are named likewise) with the digest of its operation (tools/gpu_digest.py) and one of
@@ -10,15 +11,21 @@ its own again. When all of an operation have passed, gpu-validated.json has its 
 speed that misses its bar fails as well and runs again next time; where nothing else of an operation failed,
 gpu-validated.json has the operation with what is short. After an error of CUDA, which all later calls of a process
 return, the run stops.
+
+With --jobs, N processes take checks side by side, the longest of the last run first; those that time something or fill
+the memory come after them, alone. With --until, none begins that would not end so many seconds after the start.
 """
 
 import argparse
 import json
+import multiprocessing
 import os
 import pathlib
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 
 import torch
 
@@ -26,6 +33,7 @@ from gpu_affine import Affine
 from gpu_fixture import ROOT, TooSlow, digest
 from gpu_grouped import Grouped
 from gpu_heads_speed import HeadsSpeed
+from gpu_lanes import Outcome, side_by_side
 from gpu_moe import Moe
 from gpu_progress import Progress, digest_of_check
 from gpu_sanitize import Sanitized
@@ -183,7 +191,31 @@ CHECKS = {
 }
 
 
-def main() -> int:
+# Beside those of speed: others time something as well, or fill the GPU's memory or all its SMs.
+ALONE = {
+    "dependent_launch",
+    "devices",
+    "ep_bits",
+    "ep_graph",
+    "four_bit_repeat",
+    "grouped_capacity",
+    "grouped_skew",
+    "grouped_tall",
+    "layouts",
+    "moe",
+    "routing_beyond_31_bits",
+    "swiglu_tall",
+    "threads",
+    "topk_tall",
+    "wgrad",
+}
+
+
+def is_alone(name: str) -> bool:
+    return name in ALONE or "speed" in name or "bandwidth" in name
+
+
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", dest="tested", default=str(ROOT / "build/libfinegemm.so"))
     racecheck = str(ROOT / "build-racecheck/libfinegemm.so")
@@ -193,11 +225,18 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", default="")
     parser.add_argument("--commit", default="", help="of the sources, where there is no git")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--until", type=float, default=float("inf"))
     arguments = parser.parse_args()
+    arguments.tested = os.path.abspath(arguments.tested)
+    return arguments
+
+
+def main() -> int:
+    start, arguments = time.monotonic(), parsed()
     if not torch.cuda.is_available():
         print("skipped: torch sees no GPU; run this on a machine with an H200")
         return 77
-    arguments.tested = os.path.abspath(arguments.tested)
     arguments.out.mkdir(parents=True, exist_ok=True)
     check = Check(arguments)
     same = {"gpu": torch.cuda.get_device_name(), "shapes": arguments.shapes, "rounds": arguments.rounds}
@@ -210,19 +249,57 @@ def main() -> int:
     card = torch.cuda.get_device_name().split()[1].lower()
     progress = Progress(arguments.out / f"{card}_checks.json", of)
     names = arguments.only.split(",") if arguments.only else progress.missing() + list(progress.short())
+
+    def fits(name: str) -> bool:
+        return time.monotonic() - start + progress.seconds(name) <= arguments.until
+
     passed = failed = 0
-    for name in names:
-        if passes(check, name, progress):
-            passed += 1
-            continue
-        failed += 1
-        if is_lost():
-            print(f"stops after {name}: CUDA returns an error to all that this process calls from now on", flush=True)
-            break
+    for outcome in outcomes(check, names, progress, fits):
+        print(outcome.said, flush=True)
+        if outcome.result is not None and outcome.name in of:
+            progress.add(outcome.name, outcome.result, outcome.origin)
+        passed += outcome.passed
+        failed += not outcome.passed
     print(f"{passed} passed, {failed} failed, {len(names) - passed - failed} not run")
     validated = ROOT / "gpu-validated.json" if arguments.out == RESULTS else arguments.out / "gpu-validated.json"
     validate(validated, progress, check)
     return 1 if failed else 0
+
+
+def outcomes(check: Check, names: list[str], progress: Progress, fits: Callable[[str], bool]) -> Iterator[Outcome]:
+    """Of all that still fit, in lanes, and then in this process, which stops where CUDA is lost."""
+    jobs = check.options.jobs
+    beside = sorted((n for n in names if jobs > 1 and not is_alone(n)), key=progress.seconds, reverse=True)
+    context = multiprocessing.get_context("spawn")  # a child of fork has no CUDA
+
+    def start() -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(1, context, begin_lane, (check.options,))
+
+    yield from side_by_side(beside, jobs, start, outcome_in_lane, fits)
+    for name in names:
+        if name in beside or not fits(name):
+            continue
+        print(f"begins  {name}", flush=True)
+        outcome = outcome_of(check, name)
+        yield outcome
+        if outcome.lost:
+            print(f"stops after {name}: CUDA returns an error to all that this process calls from now on", flush=True)
+            return
+
+
+lane: Check  # of a process that is one
+
+
+def begin_lane(arguments: argparse.Namespace) -> None:
+    global lane
+    lane = Check(arguments)
+
+
+def outcome_in_lane(name: str) -> Outcome:
+    outcome = outcome_of(lane, name)
+    if not outcome.lost:
+        torch.cuda.empty_cache()  # others need it
+    return outcome
 
 
 def is_lost() -> bool:
@@ -234,24 +311,19 @@ def is_lost() -> bool:
     return False
 
 
-def passes(check: Check, name: str, progress: Progress) -> bool:
-    print(f"begins  {name}", flush=True)
-    start = time.time()
-    short = False
+def outcome_of(check: Check, name: str) -> Outcome:
+    start = time.monotonic()
+    check.reseed()
     try:
-        result = getattr(check, name)()
+        verdict, result = "passed", getattr(check, name)()
     except TooSlow as e:
-        short, result = True, {"short": str(e)}
+        verdict, result = "SHORT ", {"short": str(e)}
     except (AssertionError, RuntimeError, subprocess.SubprocessError) as e:
-        print(f"FAILED  {name:<18} {e}", flush=True)
-        return False
-    seconds = round(time.time() - start, 1)
-    print(f"{'SHORT ' if short else 'passed'}  {name:<18} {seconds:6.1f} s  {json.dumps(result)}", flush=True)
-    if name in progress.of:
-        head = check.machine()
-        origin = {key: head[key] for key in ("machine", "torch", "commit", "date")}
-        progress.add(name, result, origin | {"seconds": seconds})
-    return not short
+        return Outcome(name, f"FAILED  {name:<18} {e}", lost=is_lost())
+    seconds = round(time.monotonic() - start, 1)
+    head = check.machine()
+    origin = {key: head[key] for key in ("machine", "torch", "commit", "date")} | {"seconds": seconds}
+    return Outcome(name, f"{verdict}  {name:<18} {seconds:6.1f} s  {json.dumps(result)}", result, origin)
 
 
 def validate(file: pathlib.Path, progress: Progress, check: Check) -> None:

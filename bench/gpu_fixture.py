@@ -54,8 +54,14 @@ class Fixture:
     def __init__(self, arguments: argparse.Namespace):
         self.options = arguments
         self.tested = Library(arguments.tested)
-        self.generator = torch.Generator("cuda").manual_seed(1)
-        self.random = random.Random(1)
+        self.generator = torch.Generator("cuda")
+        self.random = random.Random()
+        self.reseed()
+
+    def reseed(self) -> None:
+        """What a check draws does not depend on those before it."""
+        self.generator.manual_seed(1)
+        self.random.seed(1)
 
     @functools.cached_property
     def facts(self) -> dict[str, str]:

@@ -58,6 +58,10 @@ class Progress:
         """Checks of speed that missed their bars, and what they said."""
         return {name: x["short"] for name, x in self.checks.items() if isinstance(x, dict) and "short" in x}
 
+    def seconds(self, name: str) -> float:
+        """That it took when it last ran, as far as that is known."""
+        return self.origins.get(name, {}).get("seconds", 0.0)
+
     def add(self, name: str, result: dict, origin: dict) -> None:
         """`origin`: what else to say of this run, the machine say."""
         self.checks[name], self.origins[name] = result, origin | self.of[name]

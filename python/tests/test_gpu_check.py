@@ -139,6 +139,11 @@ def test_a_run_records_what_passed_and_the_next_one_goes_on(rehearsal, monkeypat
         checks.main()
     out = capsys.readouterr().out
     assert "stops after absent" in out and "begins  quantize\n" not in out
+    monkeypatch.setattr(sys, "argv", [*arguments, "--until", "0"])
+    with OnCpu():
+        assert checks.main() == 0
+    assert "0 passed, 0 failed, 3 not run" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", arguments)
     monkeypatch.setattr(checks, "is_lost", lambda: False)
     with OnCpu():
         checks.main()
