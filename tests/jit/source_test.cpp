@@ -82,8 +82,7 @@ TEST(GemmSource, OfDifferentKernelsDiffersInTextAndEntry) {
     EXPECT_EQ(texts.size(), plan::kernels().size() + add_pieces_configs().size() + kLists + quantize_configs().size() +
                                 quantize_columns_configs().size() + scale_layout_configs().size() +
                                 mqa_configs().size() + kSchedules + prenorm_configs().size() + swiglu_configs().size() +
-                                 routing_sources().size() + kSlots + topk_sources().size() +
-                                 four_bit_configs().size());
+                                routing_sources().size() + kSlots + topk_sources().size() + four_bit_configs().size());
 }
 
 TEST(KernelFiles, AreTheFilesOfTheKernelsDirectoryByteForByte) {
