@@ -17,8 +17,8 @@ from .operands import (
     check_bf16,
     check_scales_of_b,
     check_source,
+    group_sizes,
     integer,
-    integers,
     one_of,
     parts,
     refuse,
@@ -353,8 +353,10 @@ def _sizes(ks_cpu: Sequence[int] | None, ks: Sequence[int] | None, d: Tensor) ->
     that takes longer than to read it."""
     if type(ks_cpu) is list and ks is None:
         return ks_cpu, "ks_cpu"
+    if ks_cpu is None and ks is None:
+        raise InvalidArgument("ks_cpu: is missing; pass the k of each group, as a list")
     written = "ks_cpu" if ks is None else "ks"
-    return integers(written, one_of(("ks_cpu", "ks"), ks_cpu, ks), d.shape[0]), written
+    return group_sizes(written, one_of(("ks_cpu", "ks"), ks_cpu, ks), d.shape[0]), written
 
 
 def _flat(name: str, x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from finegemm.torch_module import torch
 from finegemm.torch_operators import define
 
 from . import envs, knobs
-from .operands import Tensor, as_written, check_k_contiguous, check_source, integers
+from .operands import Tensor, as_written, check_k_contiguous, check_source, group_sizes
 from .utils.layout import get_mn_major_tma_aligned_tensor
 
 _C_ALIGNMENT = 16  # bytes, of its rows, where a kernel reads it
@@ -311,7 +311,7 @@ def k_grouped_gemm(
     try:
         _native.k_grouped_gemm(handle, None, (a, _by_columns(sfa), b, _by_columns(sfb), d), options)
     except (FineGemmError, TypeError) as e:
-        integers(written, sizes, d.shape[0])
+        group_sizes(written, sizes, d.shape[0])
         if not any(sizes) and a.numel() == b.numel() == 0:
             return None if accumulate else _become(d, c)
         raise _refused(e, a, b, turned, "sizes", written) if isinstance(e, FineGemmError) else e from None
