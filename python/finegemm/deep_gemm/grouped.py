@@ -236,6 +236,8 @@ def fp8_einsum(
     if recipe is not _BLOCKS and block_rows(recipe, None, None) != BLOCK:
         raise Unsupported(f"recipe: is {recipe}, must be (1, 128, 128) on Hopper; quantise to that")
     qa, sfa, qb, sfb = parts(a, b)
+    if isinstance(d, (tuple, list)):
+        raise Unsupported("d: is a pair, but FP8 results are for Blackwell GPUs (SM100); pass a matrix of bfloat16")
     watched(operators.einsum)(expr, qa, sfa, qb, sfb, d, False)
 
 
@@ -262,7 +264,7 @@ def einsum(
     summed = expr == _EQUATIONS[-1]
     if (c is not None and not summed) or epilogue is not None:
         refuse(c=c, epilogue=epilogue)
-    if c is not None:
+    if c is not None and c is not d:
         check_source(d, c)
         if c.data_ptr() != d.data_ptr():
             raise InvalidArgument("c: is not d, must be d itself, which is added to; pass it as c, or copy c to d")
@@ -277,7 +279,7 @@ def _gradients(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
             f"d: has shape {list(d.shape)}, with a {list(a.shape)} and b {list(b.shape)}; they must be [h, d, r], "
             "[b, h, d] and [b, h, r]; pass views of those shapes"
         )
-    if c is not None:
+    if c is not None and c.shape != d.shape:  # the rest the products look at
         check_source(d, c)
     for h in range(d.shape[0]):
         added = None if c is None else d[h] if c is d else c[h]
