@@ -36,7 +36,7 @@ _SERVED = (
     (
         "bf16_gemm_nn bf16_gemm_tn bf16_gemm_tt",
         "`gemm` of transposed views",
-        "memory of either layout; `c` and `alpha` where it is not K-major through float32",
+        "memory of either layout; `d` float16 too; `c` and `alpha` with each",
     ),
     (
         "m_grouped_bf16_gemm_nt_contiguous m_grouped_bf16_gemm_nt_masked bf16_m_grouped_gemm_nt_masked",
