@@ -103,6 +103,27 @@ def test_indices_say_the_group_of_each_row(device, shape, form, fp8):
 
 
 @pytest.mark.parametrize("fp8", (True, False))
+@pytest.mark.parametrize("alignment", (64, 256))
+@pytest.mark.parametrize("device", DEVICES)
+def test_indices_of_groups_at_another_alignment(device, alignment, fp8):
+    experts = Experts(device, 3, 64, 192, fp8)
+    layout = layout_of([(2, 70), (0, 1), (1, alignment)], alignment, tail=9)
+    x, a, values = experts.rows(len(layout))
+    layout = integers(layout, device)
+    a, d = experts.spoil(a, layout < 0), torch.full((len(layout), 64), NAN, dtype=BF16, device=device)
+    before = deep_gemm.get_mk_alignment_for_contiguous_layout()
+    deep_gemm.set_mk_alignment_for_contiguous_layout(alignment)
+    try:
+        experts.name("nt_contiguous")(a, experts.b, d, layout)
+    finally:
+        deep_gemm.set_mk_alignment_for_contiguous_layout(before)
+    for group in range(3):
+        of_group = layout == group
+        experts.check(d[of_group], x[of_group], values[of_group], group)
+    assert bool((d[layout < 0] == 0).all())
+
+
+@pytest.mark.parametrize("fp8", (True, False))
 @pytest.mark.parametrize("device", DEVICES)
 def test_indices_without_rows_and_of_no_group(device, fp8):
     experts = Experts(device, 3, 64, 128, fp8)
