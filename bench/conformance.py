@@ -47,7 +47,8 @@ def main() -> int:
         areas = sorted((ROOT / "python/tests").glob("test_deep_gemm_*.py"))
         done = subprocess.run([*tests, "python/tests/conformance", *areas], cwd=ROOT)
         rows = rows_of(report)
-    write_record(options.out, {"bench": "conformance"} | machine(options.commit) | {"rows": rows})
+    record = {"bench": "conformance"} | machine(options.commit) | {"arguments": " ".join(others), "rows": rows}
+    write_record(options.out, record)
     return 1 if done.returncode or not rows else 0
 
 
