@@ -142,10 +142,11 @@ def test_sums_of_products(device, shape):
     exact = torch.einsum("smk,snk->mn", a.double(), b.double())
     d = randn(m, n, device=device, dtype=F32)
     start = d.double()
+    most = 1e-9 * max(1, s // 4096) ** 2  # what each sum cuts off adds up, and a difference is its square
     deep_gemm.einsum("bmk,bnk->mn", a, b, d, d)
-    assert calc_diff(d, exact + start) < 1e-9
+    assert calc_diff(d, exact + start) < most
     deep_gemm.einsum("bmk,bnk->mn", a, b, d)
-    assert calc_diff(d, exact) < 1e-9
+    assert calc_diff(d, exact) < most
     d = torch.empty(m, n, dtype=BF16, device=device)
     deep_gemm.einsum("bmk,bnk->mn", a, b, d)
     assert_close(d, exact, MOST_OF_BF16)
