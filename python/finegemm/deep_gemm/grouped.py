@@ -45,7 +45,7 @@ def m_grouped_fp8_fp4_gemm_nt_contiguous(
     epilogue: Any = None,
     _turned: str = "",
 ) -> None:
-    """d [M, N] = rows of a [M, K] times b [G, N, K] of their group; d bfloat16.
+    """d [M, N] = rows of a [M, K] times b [G, N, K] of their group; d bfloat16, float16 or float32.
 
     `grouped_layout`: int32, the group of each row, -1 for padding; or with `use_psum_layout` the end of each group.
     Groups begin at multiples of what set_mk_alignment_for_contiguous_layout says. `ensure_zero_padding` changes
@@ -111,8 +111,9 @@ def m_grouped_fp8_fp4_gemm_nt_masked(
     signal: Tensor | None = None,
     epilogue: Any = None,
 ) -> None:
-    """d [G, M, N] = a [G, M, K] times b [G, N, K] in the first masked_m[g] rows of each; d bfloat16.
+    """d [G, M, N] = a [G, M, K] times b [G, N, K] in the first masked_m[g] rows of each.
 
+    d: bfloat16, float16 or float32.
     `expected_m`: rows of a typical group, to choose the kernel by. Rows behind them are not written. `max_block_n`
     changes nothing.
     """
@@ -228,7 +229,8 @@ def fp8_einsum(
     *,
     epilogue: Any = None,
 ) -> None:
-    """The product of each head: d [b, h, d] = a [b, h, r] times b [h, d, r] for "bhr,hdr->bhd"; d bfloat16."""
+    """The product of each head: d [b, h, d] = a [b, h, r] times b [h, d, r] for "bhr,hdr->bhd"; d bfloat16, float16 or
+    float32."""
     if expr != "bhr,hdr->bhd":
         raise Unsupported(f"expr: is {expr!r}, must be 'bhr,hdr->bhd' of FP8; call einsum with bfloat16 otherwise")
     if c is not None or epilogue is not None:
