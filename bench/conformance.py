@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the tests of deep_gemm's interface (python/tests/conformance) on a GPU, and writes a record of what passed.
+"""Runs the tests of deep_gemm's interface on a GPU, and writes a record of what passed.
 
 Usage: conformance.py [--out FILE] [--commit ID] [ARGUMENTS OF PYTEST]
 
-A row for each file of tests. The program ends with 1 where a test failed. Needs the Python package, torch, pytest and
-a Hopper GPU.
+These are python/tests/conformance, which holds the interface to its specification, and python/tests/test_deep_gemm_*.py
+of each of its areas. A row for each file of tests. The program ends with 1 where a test failed. Needs the Python
+package, torch, NumPy, ml_dtypes, pytest and a Hopper GPU.
 """
 
 import argparse
@@ -43,9 +44,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.xml"
         tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *others]
-        done = subprocess.run([*tests, "python/tests/conformance"], cwd=ROOT)
+        areas = sorted((ROOT / "python/tests").glob("test_deep_gemm_*.py"))
+        done = subprocess.run([*tests, "python/tests/conformance", *areas], cwd=ROOT)
         rows = rows_of(report)
-    write_record(options.out, {"bench": "conformance"} | machine(options.commit) | {"rows": rows})
+    record = {"bench": "conformance"} | machine(options.commit) | {"arguments": " ".join(others), "rows": rows}
+    write_record(options.out, record)
     return 1 if done.returncode or not rows else 0
 
 

@@ -233,8 +233,9 @@ def test_misuse_of_groups_of_k_is_named(device):
     for arguments, kind, sentence in (
         ((sizes, layout, None, (1, 128, 128)), RuntimeError, r"recipe: is \(1, 128, 128\), must be \(1, 1, 128\)"),
         ((sizes, layout, None, (1, 1, 128), "mn", True), RuntimeError, "use_psum_layout: is given, but is not served"),
-        ((None, layout), TypeError, "ks_cpu: is missing; pass it by one of the names ks_cpu, ks"),
-        ((sizes[:1], layout), TypeError, "ks_cpu: must be a sequence of 2 integers"),
+        ((None, layout), RuntimeError, "ks_cpu: is missing; pass the k of each group, as a list"),
+        ((sizes[:1], layout), RuntimeError, "ks_cpu: has 1 numbers, must have 2; pass the k of each group"),
+        ((7, layout), TypeError, "ks_cpu: must be a sequence of 2 integers"),
         (([100, 284], layout), RuntimeError, "100.* multiple"),
     ):
         with pytest.raises(kind, match=sentence):

@@ -4,9 +4,17 @@ import pytest
 
 from finegemm import deep_gemm
 from finegemm.deep_gemm import envs
-from torch_support import torch
+from torch_support import DEVICES, torch
 
 S, H, D, KEYS = 5, 32, 64, 700
+
+
+@pytest.fixture(autouse=True, params=DEVICES)
+def device(request):
+    """Where tensors are made that say nothing of it."""
+    torch.set_default_device(request.param)
+    yield request.param
+    torch.set_default_device(None)
 
 
 def problem(seed=3):
@@ -74,7 +82,7 @@ def test_without_keys_or_queries_logits_are_empty():
 def pages_of(k, sf, page_size, order):
     """kv_cache with one page more than are used, and a gap behind each page."""
     page_bytes = page_size * (D + 4)
-    storage = torch.full((len(order) + 1, page_bytes + 12), 255, dtype=torch.uint8)
+    storage = torch.full((len(order) + 1, page_bytes + 16), 255, dtype=torch.uint8)
     for p, page in enumerate(order):
         part = slice(p * page_size, (p + 1) * page_size)
         codes, scales = k[part].view(torch.uint8).flatten(), sf[part].view(torch.uint8)
@@ -146,12 +154,6 @@ def test_arguments_are_named_as_they_were_written():
         with pytest.raises(RuntimeError) as error:
             call()
         assert str(error.value).startswith(sentence), error.value
-
-
-def test_a_compiled_program_has_operators_of_these_names():
-    p = problem()
-    compiled = torch.compile(deep_gemm.fp8_mqa_logits, backend="eager", fullgraph=True)
-    assert torch.equal(compiled(*p), deep_gemm.fp8_mqa_logits(*p))
 
 
 def test_kernels_are_printed_on_demand(monkeypatch, capsys):

@@ -1,10 +1,18 @@
-"""finegemm.deep_gemm's product before a norm: values, slices, operators, what is refused. Skipped without torch."""
+"""finegemm.deep_gemm's product before a norm: values, slices, what is refused. Skipped without torch."""
 
 import pytest
 
 from finegemm import deep_gemm
 from finegemm.deep_gemm import envs
-from torch_support import torch
+from torch_support import DEVICES, torch
+
+
+@pytest.fixture(autouse=True, params=DEVICES)
+def device(request):
+    """Where tensors are made that say nothing of it."""
+    torch.set_default_device(request.param)
+    yield request.param
+    torch.set_default_device(None)
 
 
 def problem(m=13, k=1280, wide=0):
@@ -19,14 +27,14 @@ def exact(a, b):
 
 
 @pytest.mark.parametrize("splits", (None, 1, 16))
-def test_results_are_as_near_as_programs_ask(splits):
+def test_results_are_as_near_as_programs_ask(splits, device):
     a, b = problem(wide=64)
     slices = () if splits is None else (splits,)
     d, s = torch.full((*slices, 13, 24), torch.nan), torch.full((*slices, 13), torch.nan)
     assert deep_gemm.tf32_hc_prenorm_gemm(a, b, d, s, splits) is None
     found = (d, s) if splits is None else (d.sum(0), s.sum(0))
     for x, y in zip(found, exact(a, b), strict=True):
-        assert deep_gemm.testing.calc_diff(x.double(), y) < 1e-10
+        assert deep_gemm.testing.calc_diff(x.double(), y) < {"cpu": 1e-10, "cuda": 1e-8}[device]
 
 
 def test_no_rows_are_no_error():
@@ -49,24 +57,6 @@ def test_arguments_are_named_as_they_were_written():
         assert str(error.value).startswith(sentence), error.value
     with pytest.raises(TypeError, match=r"^num_splits: must be an integer"):
         deep_gemm.tf32_hc_prenorm_gemm(a, b, d, s, 4.0)
-
-
-def test_a_compiled_program_has_an_operator_of_its_name():
-    a, b = problem()
-
-    def run(a, b, d, s):
-        deep_gemm.tf32_hc_prenorm_gemm(a, b, d, s, 4)
-        return d.sum(0), s.sum(0)
-
-    def outputs():
-        return torch.full((4, 13, 24), torch.nan), torch.full((4, 13), torch.nan)
-
-    compiled = torch.compile(run, backend="eager", fullgraph=True)
-    for x, y in zip(compiled(a, b, *outputs()), run(a, b, *outputs()), strict=True):
-        assert torch.equal(x, y)
-    with torch.profiler.profile() as profile:
-        run(a, b, *outputs())
-    assert "finegemm::prenorm_gemm" in {event.key for event in profile.key_averages()}
 
 
 def test_kernels_are_printed_on_demand(monkeypatch, capsys):

@@ -17,8 +17,8 @@ from .operands import (
     check_bf16,
     check_scales_of_b,
     check_source,
+    group_sizes,
     integer,
-    integers,
     one_of,
     parts,
     refuse,
@@ -45,7 +45,7 @@ def m_grouped_fp8_fp4_gemm_nt_contiguous(
     epilogue: Any = None,
     _turned: str = "",
 ) -> None:
-    """d [M, N] = rows of a [M, K] times b [G, N, K] of their group; d bfloat16.
+    """d [M, N] = rows of a [M, K] times b [G, N, K] of their group; d bfloat16, float16 or float32.
 
     `grouped_layout`: int32, the group of each row, -1 for padding; or with `use_psum_layout` the end of each group.
     Groups begin at multiples of what set_mk_alignment_for_contiguous_layout says. `ensure_zero_padding` changes
@@ -111,8 +111,9 @@ def m_grouped_fp8_fp4_gemm_nt_masked(
     signal: Tensor | None = None,
     epilogue: Any = None,
 ) -> None:
-    """d [G, M, N] = a [G, M, K] times b [G, N, K] in the first masked_m[g] rows of each; d bfloat16.
+    """d [G, M, N] = a [G, M, K] times b [G, N, K] in the first masked_m[g] rows of each.
 
+    d: bfloat16, float16 or float32.
     `expected_m`: rows of a typical group, to choose the kernel by. Rows behind them are not written. `max_block_n`
     changes nothing.
     """
@@ -228,7 +229,8 @@ def fp8_einsum(
     *,
     epilogue: Any = None,
 ) -> None:
-    """The product of each head: d [b, h, d] = a [b, h, r] times b [h, d, r] for "bhr,hdr->bhd"; d bfloat16."""
+    """The product of each head: d [b, h, d] = a [b, h, r] times b [h, d, r] for "bhr,hdr->bhd"; d bfloat16, float16 or
+    float32."""
     if expr != "bhr,hdr->bhd":
         raise Unsupported(f"expr: is {expr!r}, must be 'bhr,hdr->bhd' of FP8; call einsum with bfloat16 otherwise")
     if c is not None or epilogue is not None:
@@ -236,6 +238,8 @@ def fp8_einsum(
     if recipe is not _BLOCKS and block_rows(recipe, None, None) != BLOCK:
         raise Unsupported(f"recipe: is {recipe}, must be (1, 128, 128) on Hopper; quantise to that")
     qa, sfa, qb, sfb = parts(a, b)
+    if isinstance(d, (tuple, list)):
+        raise Unsupported("d: is a pair, but FP8 results are for Blackwell GPUs (SM100); pass a matrix of bfloat16")
     watched(operators.einsum)(expr, qa, sfa, qb, sfb, d, False)
 
 
@@ -262,7 +266,7 @@ def einsum(
     summed = expr == _EQUATIONS[-1]
     if (c is not None and not summed) or epilogue is not None:
         refuse(c=c, epilogue=epilogue)
-    if c is not None:
+    if c is not None and c is not d:
         check_source(d, c)
         if c.data_ptr() != d.data_ptr():
             raise InvalidArgument("c: is not d, must be d itself, which is added to; pass it as c, or copy c to d")
@@ -277,7 +281,7 @@ def _gradients(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
             f"d: has shape {list(d.shape)}, with a {list(a.shape)} and b {list(b.shape)}; they must be [h, d, r], "
             "[b, h, d] and [b, h, r]; pass views of those shapes"
         )
-    if c is not None:
+    if c is not None and c.shape != d.shape:  # the rest the products look at
         check_source(d, c)
     for h in range(d.shape[0]):
         added = None if c is None else d[h] if c is d else c[h]
@@ -353,8 +357,10 @@ def _sizes(ks_cpu: Sequence[int] | None, ks: Sequence[int] | None, d: Tensor) ->
     that takes longer than to read it."""
     if type(ks_cpu) is list and ks is None:
         return ks_cpu, "ks_cpu"
+    if ks_cpu is None and ks is None:
+        raise InvalidArgument("ks_cpu: is missing; pass the k of each group, as a list")
     written = "ks_cpu" if ks is None else "ks"
-    return integers(written, one_of(("ks_cpu", "ks"), ks_cpu, ks), d.shape[0]), written
+    return group_sizes(written, one_of(("ks_cpu", "ks"), ks_cpu, ks), d.shape[0]), written
 
 
 def _flat(name: str, x: Tensor) -> Tensor:

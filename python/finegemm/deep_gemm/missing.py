@@ -6,7 +6,10 @@ from typing import Any, NoReturn
 from finegemm.errors import Unsupported
 
 _BLACKWELL = "is for Blackwell GPUs (SM100); on Hopper "
-_MEGA = _BLACKWELL + "call m_grouped_fp8_gemm_nt_contiguous, or _masked, for each of the two products"
+_MEGA = _BLACKWELL + (
+    "call finegemm.ep.moe over several GPUs or finegemm.moe on one, with weights in FP8; or "
+    "m_grouped_fp8_gemm_nt_contiguous, or _masked, for each of the two products"
+)
 
 _NAMES = {
     _BLACKWELL + "call k_grouped_fp8_gemm_nt_contiguous": (
@@ -18,10 +21,10 @@ _NAMES = {
         "fp8_fp4_sparse_mqa_logits fp8_fp4_paged_sparse_mqa_logits"
     ),
     _MEGA: (
-        "get_symm_buffer_for_mega_moe transform_weights_for_mega_moe fp8_fp4_mega_moe bf16_mega_moe "
-        "get_block_m_for_mega_moe get_token_alignment_for_mega_moe get_ring_limit_for_mega_moe "
-        "get_symm_buffer_size_for_mega_moe"
+        "get_symm_buffer_for_mega_moe transform_weights_for_mega_moe fp8_fp4_mega_moe get_block_m_for_mega_moe "
+        "get_token_alignment_for_mega_moe get_ring_limit_for_mega_moe get_symm_buffer_size_for_mega_moe"
     ),
+    _BLACKWELL + "call m_grouped_bf16_gemm_nt_contiguous, or _masked, for each of the two products": "bf16_mega_moe",
     _BLACKWELL + "call torch.mm and torch.topk": "bf16_mega_gate get_bf16_mega_gate_config",
     _BLACKWELL + "call torch's operations one by one": "mega_mhc",
 }

@@ -22,21 +22,21 @@ _SERVED = (
         "m_grouped_fp8_gemm_nt_contiguous m_grouped_fp8_fp4_gemm_nt_contiguous m_grouped_fp4_gemm_nt_contiguous "
         "m_grouped_fp8_gemm_nn_contiguous m_grouped_fp8_fp4_gemm_nn_contiguous",
         "`grouped_gemm(..., m_indices=)` or `prefix_sums=`",
-        "M need not be a multiple of the alignment; B may have scales for each row; rows of -1 become zero, rows "
-        "between groups of ends are not written",
+        "`d` float16 and float32 too; M need not be a multiple of the alignment; B may have scales for each row; rows "
+        "of -1 become zero, rows between groups of ends are not written",
     ),
     (
         "m_grouped_fp8_gemm_nt_masked m_grouped_fp8_fp4_gemm_nt_masked fp8_m_grouped_gemm_nt_masked "
         "m_grouped_fp4_gemm_nt_masked",
         "`grouped_gemm(..., masked_m=)`",
-        "rows behind `masked_m` are not written; without rows a call does nothing",
+        "`d` float16 and float32 too; rows behind `masked_m` are not written; without rows a call does nothing",
     ),
     ("k_grouped_fp8_gemm_nt_contiguous", "`k_grouped_gemm(..., sizes=)`", "`c=None`: d becomes the product"),
     ("bf16_gemm_nt", "`gemm(a, None, b, None, d)`", "`d` float16 too; `c` and `alpha` with each"),
     (
         "bf16_gemm_nn bf16_gemm_tn bf16_gemm_tt",
         "`gemm` of transposed views",
-        "memory of either layout; `c` and `alpha` where it is not K-major through float32",
+        "memory of either layout; `d` float16 too; `c` and `alpha` with each",
     ),
     (
         "m_grouped_bf16_gemm_nt_contiguous m_grouped_bf16_gemm_nt_masked bf16_m_grouped_gemm_nt_masked",
@@ -64,7 +64,11 @@ _SERVED = (
         "`grouped_gemm`, `k_grouped_gemm(..., offsets=)`",
         "rows are gathered by `torch.index_select` before; k begin at multiples of 128",
     ),
-    ("fp8_einsum", "`einsum(..., sfa=, sfb=)`", "`bhr,hdr->bhd` alone, of scales for 128x128 blocks of b"),
+    (
+        "fp8_einsum",
+        "`einsum(..., sfa=, sfb=)`",
+        "`bhr,hdr->bhd` alone, of scales for 128x128 blocks of b; `d` float16 and float32 too",
+    ),
     (
         "einsum",
         "`einsum`",

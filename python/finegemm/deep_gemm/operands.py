@@ -52,6 +52,13 @@ def integers(name: str, x: Any, count: int) -> Sequence[int]:
     return cast("Sequence[int]", x)  # a string: to make the type takes longer than all the rest
 
 
+def group_sizes(name: str, x: Any, groups: int) -> Sequence[int]:
+    """The k of each group, on the host."""
+    if hasattr(x, "__len__") and not isinstance(x, str) and len(x) != groups:
+        raise InvalidArgument(f"{name}: has {len(x)} numbers, must have {groups}; pass the k of each group")
+    return integers(name, x, groups)
+
+
 def parts(a: Any, b: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The matrices of two pairs, each with its scales behind it."""
     if type(a) is type(b) is tuple and len(a) == len(b) == 2:

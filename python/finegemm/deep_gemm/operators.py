@@ -14,7 +14,7 @@ from finegemm.torch_module import torch
 from finegemm.torch_operators import define
 
 from . import envs, knobs
-from .operands import Tensor, as_written, check_k_contiguous, check_source, integers
+from .operands import Tensor, as_written, check_k_contiguous, check_source, group_sizes
 from .utils.layout import get_mn_major_tma_aligned_tensor
 
 _C_ALIGNMENT = 16  # bytes, of its rows, where a kernel reads it
@@ -140,13 +140,10 @@ def _is_without_kernels(a: Tensor, b: Tensor, sfb: Tensor | None, d: Tensor, opt
     """Is it a product that may be right, but that no kernel writes with what is added to it, or in the type of d?"""
     turned, c = options.get("turned", ""), options.get("c")
     is_more = c is not None or "alpha" in options
-    if is_more and (_is_mn_major(a, "a" in turned) or _is_mn_major(b, "b" in turned)):
+    if a.dtype == torch.bfloat16 and d.dtype == torch.float16:
         return True
-    if d.dtype == torch.float16 or is_more:
-        if a.dtype == torch.bfloat16 and d.dtype == torch.float16:
-            return True
-        if _has_row_scales(b, sfb, turned):
-            return True
+    if is_more and _has_row_scales(b, sfb, turned):
+        return True
     if c is not None and (c.data_ptr() | c.stride(0) * c.element_size()) % _C_ALIGNMENT != 0:
         return True  # its rows are loaded by TMA
     return is_more and _k_of(a, "a" in turned) == 0
@@ -183,8 +180,7 @@ def _through_float32(
     alpha: float | None,
     turned: str,
 ) -> None:
-    """The product in float32, and the rest of it by torch: with scales for rows of b, MN-major operands, any rows of c,
-    and K = 0."""
+    """The product in float32, and the rest of it by torch: with scales for rows of b, any rows of c, and K = 0."""
     if c is not None and c is not d:
         check_source(d, c)
     if d.dtype not in (torch.bfloat16, torch.float16, torch.float32):
@@ -311,7 +307,7 @@ def k_grouped_gemm(
     try:
         _native.k_grouped_gemm(handle, None, (a, _by_columns(sfa), b, _by_columns(sfb), d), options)
     except (FineGemmError, TypeError) as e:
-        integers(written, sizes, d.shape[0])
+        group_sizes(written, sizes, d.shape[0])
         if not any(sizes) and a.numel() == b.numel() == 0:
             return None if accumulate else _become(d, c)
         raise _refused(e, a, b, turned, "sizes", written) if isinstance(e, FineGemmError) else e from None

@@ -15,6 +15,8 @@ from reference import MOST_OF_UNQUANTISED, calc_diff
 from torch_support import DEVICES, needs_gpu, torch
 
 HERE = pathlib.Path(__file__).parent
+SCORES = ("# mqa_logits ", "# paged_mqa_logits ", "# paged_mqa_schedule ", "# prenorm_gemm ")  # in a log of calls
+GPUS = [f"cuda:{i}" for i in range(torch.cuda.device_count())] if "cuda" in DEVICES else []
 
 
 @pytest.fixture(autouse=True)
@@ -69,8 +71,17 @@ def check(call):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_calls_of_a_program(device, program):
     for scale in (1, 4) if device == "cuda" else (1,):
-        for call in PROGRAMS[program](deep_gemm, device, scale):
-            check(call)
+        with torch.inference_mode(program != "trainers"):
+            for call in PROGRAMS[program](deep_gemm, device, scale):
+                check(call)
+
+
+@pytest.mark.skipif(len(GPUS) < 2, reason="needs two Hopper GPUs")
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_calls_of_a_program_run_on_the_gpu_of_their_tensors(program):
+    assert torch.cuda.current_device() == 0
+    for call in PROGRAMS[program](deep_gemm, GPUS[1], 1):
+        check(call)
 
 
 @needs_gpu
@@ -98,8 +109,9 @@ def test_warming_up_compiles_nothing_and_writes_no_file(device, tmp_path):
     program = [sys.executable, HERE / "warm_up.py", device]
     done = subprocess.run(program, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    calls = [line for line in log.read_text().splitlines() if line.startswith(("gemm", "grouped", "# mqa"))]
+    calls = [line for line in log.read_text().splitlines() if line.startswith(("gemm ", "grouped", *SCORES))]
     assert len(calls) > 50
+    assert all(any(line.startswith(kind) for line in calls) for kind in SCORES)
     assert not [line for line in calls if ", compiled" in line or ", disk" in line]
     assert device == "cpu" or [line for line in calls if ", pack" in line]
     assert not [path for path in folder.rglob("*") if path.is_file()]

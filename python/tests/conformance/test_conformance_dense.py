@@ -1,5 +1,6 @@
-"""DeepGEMM's interface, dense products: sections 2, 3, 5, 9 and 10 of its specification."""
+"""DeepGEMM's interface, dense products and settings: sections 2 to 5, 9 and 10 of its specification."""
 
+import numpy as np
 import pytest
 
 from finegemm import deep_gemm
@@ -131,10 +132,10 @@ def test_recipes_are_any_sequence_and_never_overridden(device):
     a, blocks, _, _ = operands((16, 136, 256), device)
     rows = operands((16, 136, 256), device, row_scales=True)[1]
     d = torch.empty((16, 136), dtype=BF16, device=device)
-    for recipe in ((1, 128, 128), [1, 128, 128], torch.Size((1, 128, 128))):
+    for recipe in ((1, 128, 128), [1, 128, 128], torch.Size((1, 128, 128)), np.array((1, 128, 128))):
         deep_gemm.fp8_gemm_nt(a, blocks, d, recipe=recipe)
         refuses(deep_gemm.fp8_gemm_nt, a, rows, d, recipe=recipe)
-    for recipe in ((1, 1, 128), [1, 1, 128]):
+    for recipe in ((1, 1, 128), [1, 1, 128], (np.int64(1), np.int32(1), 128)):
         deep_gemm.fp8_gemm_nt(a, rows, d, recipe=recipe)
         refuses(deep_gemm.fp8_gemm_nt, a, blocks, d, recipe=recipe)
     deep_gemm.fp8_gemm_nt(a, blocks, d, recipe_a=[1, 128], recipe_b=torch.Size((128, 128)))
@@ -189,6 +190,10 @@ def test_what_is_refused_in_fp8(device):
         (a, b, d, {"c": d.float()}),
         (a, b, d, {"c": d[:8]}),
         (a, b, d, {"epilogue": "relu"}),
+        (a, b, d.t().contiguous().t(), {}),
+        (a, b, d.as_strided((8, 128), (256, 1)), {"c": d[:8]}),
+        (a, (b[0][:124], b[1]), d[:, :124], {}),
+        ((a[0][:, :24], a[1][:, :1]), (b[0][:, :24], b[1][:, :1]), d[None], {}),
     ):
         refuses(deep_gemm.fp8_gemm_nt, x, y, out, **options)
     for arguments, options in (((a, b), {}), ((a[0], b, d), {}), ((a, b, d), {"tile": 1}), (((*a, 1), b, d), {})):
@@ -210,6 +215,35 @@ def test_any_number_of_sms_gives_the_same_bits(device):
             assert_close(d, exact)
     finally:
         deep_gemm.set_num_sms(before)
+
+
+def test_settings_have_their_defaults_and_ranges():
+    layout = deep_gemm.utils.layout
+    of_rows = (deep_gemm.get_m_alignment_for_contiguous_layout, layout.get_k_alignment_for_contiguous_layout)
+    assert [deep_gemm.get_pdl(), deep_gemm.get_tc_util(), *(get() for get in of_rows)] == [False, 100, 128, 128]
+    theoretical = deep_gemm.get_theoretical_mk_alignment_for_contiguous_layout
+    assert {theoretical(), theoretical(7), theoretical(300, 5), theoretical(expected_m=1, num_groups=None)} == {128}
+    try:
+        for percent, got in ((60, 60), (0, 100), (100, 100)):
+            deep_gemm.set_tc_util(percent)
+            assert deep_gemm.get_tc_util() == got
+        layout.set_mk_alignment_for_contiguous_layout(64)
+        assert deep_gemm.get_mk_alignment_for_contiguous_layout() == 64
+        for call, values in (
+            (deep_gemm.set_ignore_compile_dims, (True, False)),
+            (deep_gemm.use_deterministic_algorithms, (True, False)),
+            (deep_gemm.set_block_size_multiple_of, (16, (64, 32), [1, 1])),
+        ):
+            assert [call(value) for value in values] == [None] * len(values)
+        for wrong in (-1, 101):
+            refuses(deep_gemm.set_tc_util, wrong)
+        refuses(deep_gemm.set_num_sms, -1)
+        for call in (deep_gemm.set_num_sms, deep_gemm.set_tc_util, layout.set_mk_alignment_for_contiguous_layout):
+            refuses(call, "64", kind=TypeError)
+            refuses(call, kind=TypeError)
+    finally:
+        deep_gemm.set_tc_util(100)
+        layout.set_mk_alignment_for_contiguous_layout(128)
 
 
 BF16_LARGE = [("nt", s) for s in LARGE[:21:3] + LARGE[1:21:3]] + [("nn", s) for s in LARGE[21:24]]

@@ -5,6 +5,8 @@ import pytest
 from finegemm import deep_gemm
 from reference import (
     BF16,
+    F16,
+    F32,
     INT,
     MOST,
     MOST_OF_BF16,
@@ -103,6 +105,27 @@ def test_indices_say_the_group_of_each_row(device, shape, form, fp8):
 
 
 @pytest.mark.parametrize("fp8", (True, False))
+@pytest.mark.parametrize("alignment", (64, 256))
+@pytest.mark.parametrize("device", DEVICES)
+def test_indices_of_groups_at_another_alignment(device, alignment, fp8):
+    experts = Experts(device, 3, 64, 192, fp8)
+    layout = layout_of([(2, 70), (0, 1), (1, alignment)], alignment, tail=9)
+    x, a, values = experts.rows(len(layout))
+    layout = integers(layout, device)
+    a, d = experts.spoil(a, layout < 0), torch.full((len(layout), 64), NAN, dtype=BF16, device=device)
+    before = deep_gemm.get_mk_alignment_for_contiguous_layout()
+    deep_gemm.set_mk_alignment_for_contiguous_layout(alignment)
+    try:
+        experts.name("nt_contiguous")(a, experts.b, d, layout)
+    finally:
+        deep_gemm.set_mk_alignment_for_contiguous_layout(before)
+    for group in range(3):
+        of_group = layout == group
+        experts.check(d[of_group], x[of_group], values[of_group], group)
+    assert bool((d[layout < 0] == 0).all())
+
+
+@pytest.mark.parametrize("fp8", (True, False))
 @pytest.mark.parametrize("device", DEVICES)
 def test_indices_without_rows_and_of_no_group(device, fp8):
     experts = Experts(device, 3, 64, 128, fp8)
@@ -174,6 +197,30 @@ def test_masks_say_how_many_rows_of_each_group(device, shape, fp8):
     d.fill_(7)
     experts.name("nt_masked")(a, experts.b, d, masked_m=integers([0] * groups, device), expected_m=1, max_block_n=128)
     assert bool((d == 7).all())
+
+
+@pytest.mark.parametrize("dtype", (F16, F32))
+@pytest.mark.parametrize("row_scales", (False, True))
+@pytest.mark.parametrize("device", DEVICES)
+def test_groups_into_float16_and_float32(device, row_scales, dtype):
+    experts = Experts(device, 2, 136, 192, True, row_scales)
+    x, a, values = experts.rows(256)
+    memory = torch.full((3, 256, 136), 7, dtype=dtype, device=device)
+    layout, ends, masks = (integers(n, device) for n in ([1] * 128 + [0] * 128, [100, 256], [128, 50]))
+    deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, experts.b, memory[0], layout)
+    deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, experts.b, memory[1], ends, use_psum_layout=True)
+    each, out = tuple(t.view(2, 128, -1) for t in a), memory[2].view(2, 128, 136)
+    deep_gemm.m_grouped_fp8_gemm_nt_masked(each, experts.b, out, masks, 64)
+    for d, group, rows in (
+        (memory[0], 1, slice(128)),
+        (memory[0], 0, slice(128, 256)),
+        (memory[1], 0, slice(100)),
+        (memory[1], 1, slice(128, 256)),
+        (memory[2], 0, slice(128)),
+        (memory[2], 1, slice(128, 178)),
+    ):
+        experts.check(d[rows], x[rows], values[rows], group)
+    assert bool((memory[1, 100:128] == 7).all() and (memory[2, 178:] == 7).all())
 
 
 @pytest.mark.parametrize("device", DEVICES)

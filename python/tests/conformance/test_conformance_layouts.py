@@ -82,6 +82,9 @@ def test_scales_of_ends_are_packed_but_for_gaps(device):
     sf[~inside] = float("nan")
     made = layout.get_mn_major_tma_aligned_packed_ue8m0_tensor(sf, integers([100, 140, 300], device))
     check_form(made, want.masked_fill(~inside[:, None], 0))
+    for wrong in (sf[None], sf.t().contiguous().t()):
+        with pytest.raises(RuntimeError):
+            layout.get_mn_major_tma_aligned_packed_ue8m0_tensor(wrong, integers([100, 140, 300], device))
 
 
 @pytest.mark.parametrize(
@@ -99,6 +102,21 @@ def test_scales_of_groups_of_k_are_packed_from_a_new_row_each(device, shape):
         made = call(sf, integers(ks, device), list(ks), 128, *more)
         assert made.is_contiguous()
         assert torch.equal(made, torch.cat(rows))
+    ends = [sum(ks[: g + 1]) for g in range(len(ks))]  # multiples of the alignment, where the next one begins
+    compact = call(sf, integers(ends, device), list(ks), 128, 128, True)
+    assert torch.equal(compact, torch.cat(rows))
+    most = call(sf, integers(ends, device), None, 128, 128, use_psum_layout=True)
+    assert most.shape == ((len(sf) + 3 * len(ks)) // 4, mn)
+    assert torch.equal(most[: len(compact)], compact)
+    assert call(sf[:0], integers([0], device), [0], 128, 128).shape == (0, mn)
+    for wrong, of, counts in (
+        (sf[:, :-1].contiguous(), integers(ks, device), list(ks)),
+        (sf, integers(ks, device), [*ks, 128]),
+        (sf, integers([128] * 129, device), [128] * 129),
+        (sf, integers(ks, device), None),
+    ):
+        with pytest.raises(RuntimeError):
+            call(wrong, of, counts, 128, 128)
     assert layout.get_tma_aligned_size(577, 4) == 580
     with pytest.raises(RuntimeError):
         layout.get_tma_aligned_size(577, 3)

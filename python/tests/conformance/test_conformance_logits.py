@@ -31,6 +31,11 @@ def windows(queries, keys, device, kind):
     row = torch.arange(queries, device=device)
     if kind == "causal":
         start, end = torch.zeros_like(row), row + keys - queries
+    elif kind == "ranks":  # two parts of a sequence that ranks share evenly, one from each end
+        part, ranks = ceil(queries, 2), max(keys // queries, 1)
+        rank = ranks // 3
+        behind = (2 * ranks - 1 - rank) * part + row - part
+        start, end = torch.zeros_like(row), torch.where(row < part, rank * part + row, behind)
     else:  # in any order, empty ones, and ends behind the keys
         start, end = (row * 37) % keys, (row * 53) % (keys + 40)
     return start.int(), end.int()
@@ -44,7 +49,7 @@ def seen(start, end, keys):
 PREFILL = [(2048, 8192, 32, 128), (2048, 8192, 64, 64), (1024, 16384, 64, 128), (333, 8192, 64, 32)]
 
 
-@pytest.mark.parametrize("kind", ("causal", "any"))
+@pytest.mark.parametrize("kind", ("causal", "ranks", "any"))
 @pytest.mark.parametrize("dtype", (F32, BF16))
 @pytest.mark.parametrize("device, shape", cases([(5, 300, 32, 64), (3, 70, 64, 32), (9, 140, 16, 128)], PREFILL))
 def test_logits_of_windows(device, shape, dtype, kind):
@@ -62,7 +67,7 @@ def test_logits_of_windows(device, shape, dtype, kind):
     assert d.stride(0) == align(keys + 256, 1024 // d.element_size())
     assert torch.equal(d == -INF, ~mask)
     assert calc_diff(d.masked_fill(~mask, 0), exact.masked_fill(~mask, 0)) < MOST[dtype]
-    for _ in range(3):
+    for _ in range(20 if device == "cuda" else 2):
         again = deep_gemm.fp8_fp4_mqa_logits(q=(q, None), kv=(k, sf), **named, **options)
         assert torch.equal(again, d)
     untouched = deep_gemm.fp8_fp4_mqa_logits((q, None), (k, sf), w, start, end, False, logits_dtype=dtype)
@@ -210,3 +215,6 @@ def test_logits_of_pages(device, shape, dtype):
     for name in ("indices", "histogram"):
         with pytest.raises(RuntimeError):
             deep_gemm.fp8_fp4_paged_mqa_logits(*arguments, **{name: last})
+    for malformed in (schedule.long(), schedule[:, 0], schedule[:, :1], schedule.t()):
+        with pytest.raises(RuntimeError, match=r"^schedule_meta: "):
+            deep_gemm.fp8_fp4_paged_mqa_logits((q, None), cache, w, lens, table, malformed, width)

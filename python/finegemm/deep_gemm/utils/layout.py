@@ -15,7 +15,7 @@ from ..knobs import (
     get_theoretical_mk_alignment_for_contiguous_layout,
     set_mk_alignment_for_contiguous_layout,
 )
-from ..operands import BLOCK, Tensor, as_written, integers
+from ..operands import BLOCK, Tensor, as_written, group_sizes, integers
 from .math import align, ceil_div
 
 __all__ = [
@@ -161,7 +161,7 @@ def _check_k_groups(
         if not use_psum_layout:
             raise InvalidArgument("ks_cpu: is missing, must have the k of each group; pass it, or use_psum_layout")
         return
-    ks = integers("ks_cpu", ks_cpu, groups)
+    ks = group_sizes("ks_cpu", ks_cpu, groups)
     if not use_psum_layout and sum(ceil_div(k, gran_k) for k in ks) != sf.shape[0]:
         raise InvalidArgument(
             f"sf: has {sf.shape[0]} rows, must have {sum(ceil_div(k, gran_k) for k in ks)} by ks_cpu, one for each "
