@@ -13,14 +13,14 @@ Matrix rows_of(Matrix m, int64_t first, int64_t count);
 
 class Experts {
 public:
-    /// Those of a shape. `codes`: that their weights are made of.
+    /// Experts of a shape. `codes`: that their weights are made of.
     Experts(const Target& target, const MoeShape& shape, const HostMatrix& codes, uint64_t seed);
 
     /// Theirs is the layer, of tokens with choices and weights of these.
     MoeArgs args(const Matrix& x, const Matrix& ids, const Matrix& weights, const Matrix& out, bool on_host);
     /// Adds what one of them makes of a token.
     void add(LayerTruth& truth, int64_t expert, double weight);
-    /// Of all of them.
+    /// All of their weights and scales.
     double bytes() const;
 
 private:
