@@ -7,6 +7,7 @@
 
 #include "support/error_of.h"
 #include "support/ranks.h"
+#include "support/slowdown.h"
 
 namespace finegemm::test {
 namespace {
@@ -110,10 +111,10 @@ TEST_F(EpFaults, LosesOnlyWhatDoesNotFitWhicheverRanksOverflow) {
 }
 
 TEST_F(EpFaults, GoesOnForManyCallsWhoseRoutingChangesWithOneWorkspace) {
-    constexpr int kCalls = 30;
+    const int calls = static_cast<int>(tried(30));
     auto communicators = Communicator::of_threads(3);
     std::vector<std::vector<uint8_t>> memory(3);
-    for (int call = 0; call < kCalls; ++call) {
+    for (int call = 0; call < calls; ++call) {
         const int64_t only = call % 4 == 3 ? random_.any(0, 5) : -1;  // now and then all choose one expert
         RanksProblem p(random_, {random_.any(0, 4), random_.any(0, 4), 4}, 2, 2,
                        [&](int64_t) { return only >= 0 ? only : random_.any(-1, 5); });

@@ -6,6 +6,8 @@ find this package. Needs torch.
 
 from typing import NoReturn
 
+import torch
+
 from finegemm._native import version as _version
 
 from . import buffer, utils
@@ -16,7 +18,9 @@ from .utils import EventHandle, EventOverlap
 
 __version__ = f"1.2.1+finegemm.{_version}"  # whose names and arguments these are, and whose work
 
-__all__ = ["Buffer", "Config", "EventHandle", "EventOverlap", "__version__", "buffer", "utils"]
+topk_idx_t = torch.int64
+
+__all__ = ["Buffer", "Config", "EventHandle", "EventOverlap", "__version__", "buffer", "topk_idx_t", "utils"]
 
 
 def __getattr__(name: str) -> NoReturn:

@@ -16,8 +16,10 @@ METHODS = {
     "low_latency_query_mask_buffer": _SHRINK,
     "low_latency_clean_mask_buffer": _SHRINK,
 }
-_V2 = "is of DeepEP's second interface; Buffer has dispatch, combine and the calls for few tokens"
-NAMES = dict.fromkeys(("ElasticBuffer", "EPHandle", "EPBuffer", "EngramBuffer", "PPBuffer", "BucketBuffer"), _V2)
+_OTHER = "is of another interface of DeepEP's; Buffer has dispatch, combine and the calls for few tokens"
+NAMES = dict.fromkeys(
+    ("ElasticBuffer", "EPHandle", "EPBuffer", "EngramBuffer", "PPBuffer", "BucketBuffer", "HybridEPBuffer"), _OTHER
+)
 
 
 def _raising(name: str, reason: str) -> Callable[..., NoReturn]:

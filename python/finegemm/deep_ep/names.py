@@ -22,7 +22,7 @@ _SERVED = (
         "Buffer.num_sms Buffer.set_num_sms Buffer.get_dispatch_config Buffer.get_combine_config Config",
         "kept, without effect: the group's library has settings of its own; any number of ranks; hints are 0",
     ),
-    ("Buffer.is_sm90_compiled buffer utils __version__", ""),
+    ("Buffer.is_sm90_compiled topk_idx_t buffer utils __version__", ""),
 )
 
 
