@@ -187,6 +187,7 @@ Ranks::Ranks(Context& context, const std::string& device, int count, uint64_t se
 void Ranks::on_ranks(const std::function<void(int rank)>& body) {
     std::vector<std::exception_ptr> errors(targets_.size());
     std::vector<std::thread> threads;
+    threads.reserve(targets_.size());
     for (size_t r = 0; r < targets_.size(); ++r)
         threads.emplace_back([&, r] {
             try {
