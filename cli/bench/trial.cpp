@@ -6,7 +6,7 @@
 #include <limits>
 #include <sstream>
 
-#include "cli/bench/layer.h"
+#include "cli/bench/experts/layer.h"
 #include "cli/bench/prenorm.h"
 #include "cli/bench/scores.h"
 #include "cli/text.h"

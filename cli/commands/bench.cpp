@@ -10,6 +10,7 @@
 #include "cli/bench/shapes.h"
 #include "cli/commands.h"
 #include "cli/commands/calls.h"
+#include "cli/commands/ranks.h"
 #include "cli/product.h"
 #include "cli/progress.h"
 #include "cli/random.h"
@@ -27,8 +28,8 @@ struct BenchOptions {
     ShapeOptions shapes;
     ProductOptions product;
     std::string device = "auto", config, cublaslt, output, commit;
-    int repeats = 0;
-    bool peers = false, ceilings = false, json = false;
+    int repeats = 0, ranks = 0;
+    bool ep = false, peers = false, ceilings = false, json = false;
 };
 
 /// Measures the shapes: the CPU's one session after the other, or a comparison on a GPU.
@@ -165,6 +166,8 @@ void print_gaps(const Front& front, const std::vector<Row>& rows) {
 }
 
 ExitCode run(const BenchOptions& o, const Front& front) {
+    if (o.ep)
+        return bench_ranks({o.shapes.shapes, o.device, o.output, o.ranks, o.repeats, o.shapes.seed, o.json}, front);
     if (std::ranges::any_of(o.shapes.shapes, is_trial))
         return bench_calls(o.shapes.shapes, {o.device, o.repeats, o.shapes.seed, o.json}, front);
     Progress progress;
@@ -184,6 +187,20 @@ ExitCode run(const BenchOptions& o, const Front& front) {
     if (o.json) front.out << record.text();
     else print_gaps(front, record.rows());
     return record.all_right() ? kOk : kWrongResult;
+}
+
+/// Behind all options that do not go with them.
+void add_ranks_options(CLI::App& command, BenchOptions& o) {
+    auto* ep = command.add_flag("--ep", o.ep,
+                                "Layers of experts over ranks, 'moe' with the tokens of each and the experts of all: "
+                                "the layer, the experts of a rank alone, the messages alone, and what of them shows");
+    command.add_option("--ranks", o.ranks, "Of --ep: as many as there are GPUs, on a CPU two")
+        ->needs(ep)
+        ->check(CLI::Range(1, 64));
+    for (const char* other : {"--peers", "--ceilings", "--config", "--table", "--file", "--form", "--layout"})
+        ep->excludes(command.get_option(other));
+    plan::fields([&](const plan::Field& field, auto&) { ep->excludes(command.get_option(option_of(field.name))); },
+                 o.product.fields);
 }
 
 }  // namespace
@@ -210,6 +227,7 @@ Run add_bench(CLI::App& app) {
         ->needs(peers);
     command->add_flag("--ceilings", o->ceilings,
                       "Measure what bounds every kernel: a copy of 4 GB and, with --peers, cuBLASLt at 8192^3");
+    add_ranks_options(*command, *o);
     command->add_option("--output", o->output, "Write the record to this file, as JSON; it is whole after each row");
     command->add_option("--commit", o->commit, "What the record calls the sources of this program");
     command->add_flag("--json", o->json, "Print the record instead of a table");

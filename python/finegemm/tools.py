@@ -46,6 +46,8 @@ def bench(
     config: str | None = None,
     repeats: int | None = None,
     peers: bool = False,
+    ep: bool = False,
+    ranks: int | None = None,
     output: str | os.PathLike[str] | None = None,
     context: Context | None = None,
 ) -> dict[str, Any]:
@@ -55,11 +57,15 @@ def bench(
     a table on a GPU, three small ones on a CPU. `device`: "auto" (a GPU when there is one), "cpu", "cuda" or "cuda:1".
     `config`: a kernel by name. `repeats`: calls to take the median of. `peers`: time cuBLASLt, too. `output`: a file
     for the record, whole after each shape. A row whose result is wrong has no time but a reason.
+
+    `ep`: layers of experts over ranks instead, lines "moe 64x512x256 16x4" with the tokens of each rank and the experts
+    of all, evenly routed and by Zipf's law; None: a table. `ranks`: threads, each with a GPU of its own ("cuda"), or on
+    the CPU; None: as many as there are GPUs, on a CPU two. A row has "us" of the "layer", of the experts of a rank
+    alone ("local"), of the messages alone ("exchange"), and what the layer takes beside its experts ("exposed").
     """
     shapes = None if shapes is None else texts_of(shapes)
-    return report(
-        "bench", context, shapes=shapes, device=device, config=config, repeats=repeats, peers=peers, output=output
-    )
+    options = {"device": device, "config": config, "repeats": repeats, "peers": peers, "output": output}
+    return report("bench", context, shapes=shapes, ep=ep, ranks=ranks, **options)
 
 
 def tune(

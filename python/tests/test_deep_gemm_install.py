@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from finegemm.deep_gemm import install
+from finegemm.deep_gemm.install import alias
 
 
 def run(*arguments, path=()):
@@ -23,7 +23,7 @@ def command(*arguments, path=()):
 
 @pytest.fixture(autouse=True)
 def no_other():
-    if (found := install.resolved()) is not None:
+    if (found := alias.resolved()) is not None:
         pytest.skip(f"this environment has a deep_gemm of its own, in {found}")
 
 

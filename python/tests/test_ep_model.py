@@ -1,9 +1,14 @@
-"""bench/ep_model.py: what it counts, and what its ways have in common."""
+"""bench/ep_model.py: what it counts, and what its ways have in common; ep_ranks.py: what is predicted by it."""
+
+import json
+import pathlib
 
 import numpy as np
 import pytest
 
 from support import program
+
+RESULTS = pathlib.Path(__file__).parents[2] / "bench" / "results"
 
 
 @pytest.fixture(scope="module")
@@ -32,3 +37,46 @@ def test_a_slow_link_and_favourite_experts_make_all_wait(model):
         skewed = model.exchange_us(links, layer, zipf, 8, way)
         assert slow[0] > 1.2 * usual[0] and skewed[0] > 1.2 * usual[0]
     assert model.exchange_us(links, layer, even, 8, "summed")[1] < model.exchange_us(links, layer, even, 8, "flat")[1]
+
+
+@pytest.fixture(scope="module")
+def ranks(model):
+    return program("bench/ep_ranks.py")
+
+
+def test_a_record_is_found_again_by_what_is_fitted_to_it(ranks):
+    """Messages and layers that follow the model's own laws, of two ranks."""
+    links = ranks.ep_model.Links(nvlink=300e3, nvlink_us=9.0)
+    rows = []
+    for layer, (hidden, choices) in ranks.LAYERS.items():
+        for tokens in (64, 1024, 4096):
+            case = ranks.Case(layer, "even", tokens, 2)
+            sizes = ranks.ep_model.Layer(hidden, choices)
+            there, back = (9.0 + tokens * choices / 2 * size / 300e3 for size in (sizes.sent, sizes.returned))
+            local = 100.0 + tokens * choices / 10
+            us = {"bare dispatch": there, "bare combine": back, "bare places": there + back, "local": local}
+            us["capacity"] = local + 5 + 1.5 * (there + back)
+            rows.append({**case._asdict(), "rank": 0, "rows": tokens * choices, "us": us})
+    model = ranks.Model({"ranks": 2, "rows": rows, "gpu": "none"})
+    np.testing.assert_allclose(model.links[:2], links[:2], rtol=1e-9)
+    np.testing.assert_allclose([model.constant, model.multiple], [5, 1.5], rtol=1e-9)
+    said = ranks.predictions({"ranks": 2, "rows": rows, "gpu": "none"})
+    seen = [r for r in said["rows"] if (r["ranks"], r["kind"], r["layer"]) == (8, "even", "DeepSeek-V3")]
+    assert [r["us"]["bare combine"] for r in seen] == sorted(r["us"]["bare combine"] for r in seen)
+    at_two = next(r for r in said["rows"] if (r["ranks"], r["tokens"], r["kind"]) == (2, 4096, "even"))
+    assert at_two["us"]["capacity"] < next(
+        r["us"]["capacity"] for r in said["rows"] if (r["ranks"], r["tokens"], r["kind"]) == (8, 4096, "even")
+    )
+    lines = ranks.compared(said, {"ranks": 2, "rows": rows})
+    assert len(lines) == 2 + 6 and all(": 1.0" in line or ": 0.9" in line for line in lines[2:])
+
+
+def test_predictions_on_record_are_those_of_the_program(ranks):
+    """What was written down before a run on more GPUs."""
+    written = json.loads((RESULTS / "ep_predicted.json").read_text())
+    for found, wanted in zip(
+        ranks.predictions(json.loads(ranks.RECORD.read_text()))["rows"], written["rows"], strict=True
+    ):
+        us = [list(row.pop("us").values()) for row in (found, wanted)]
+        assert found == wanted
+        np.testing.assert_allclose(*us, rtol=1e-3)

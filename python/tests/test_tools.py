@@ -69,6 +69,12 @@ def test_bench_times_shapes_and_lines_of_problems():
     assert all(row["us"]["finegemm"] > 0 for row in record["rows"])
 
 
+def test_bench_of_ranks_tells_what_messages_cost():
+    record = finegemm.bench(["moe 2x128x128 4x2"], device="cpu", ep=True, ranks=2, repeats=1)
+    assert record["ranks"] == 2 and [row["ids"] for row in record["rows"]] == ["even", "Zipf"]
+    assert all(row["right"] and row["us"]["layer"] > 0 for row in record["rows"])
+
+
 def test_bench_writes_its_record(tmp_path):
     record = finegemm.bench([(8, 16, 128)], device="cpu", repeats=1, output=tmp_path / "record.json")
     assert json.loads((tmp_path / "record.json").read_text()) == record

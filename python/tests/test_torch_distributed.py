@@ -1,4 +1,4 @@
-"""finegemm.torch's layers under DDP and FSDP2: two processes on the CPU, and on two GPUs where there are two."""
+"""finegemm.torch's layers under DDP and FSDP2, and deep_ep: two processes on the CPU, and on two GPUs if there are."""
 
 import copy
 import os
@@ -115,6 +115,28 @@ def accumulated(kind, rank, device):
         torch.testing.assert_close(main_grad, want, rtol=1e-4, atol=1e-5)
 
 
+def sent_to_experts(rank, device):
+    """Rows go to another rank and come back, by both of deep_ep's ways, as many as each has."""
+    from finegemm import deep_ep
+
+    buffer = deep_ep.Buffer(distributed.group.WORLD)
+    x = torch.randn(3 + 4 * rank, 256, generator=torch.Generator().manual_seed(rank)).bfloat16().to(device)
+    ids = torch.tensor([[0, 3], [3, 2], [1, -1]], device=device).repeat(3, 1)[: len(x)]
+    odds = torch.full(ids.shape, 0.5, device=device)
+    per_rank, _, per_expert, in_rank, event = buffer.get_dispatch_layout(ids, 4, async_finish=True)
+    came, *_, handle, event = buffer.dispatch(
+        x, None, per_rank, None, in_rank, per_expert, ids, odds, previous_event=event, async_finish=True
+    )
+    y, _, event = buffer.combine(came, handle, previous_event=event, async_finish=True)
+    event.current_stream_wait()
+    torch.testing.assert_close(y, x * in_rank.sum(1, keepdim=True).bfloat16(), rtol=0, atol=0)
+    rows, _, handle, _, hook = buffer.low_latency_dispatch(x, ids, 8, 4, use_fp8=False, return_recv_hook=True)
+    hook()
+    y, _, hook = buffer.low_latency_combine(rows, ids, odds, handle, return_recv_hook=True)
+    hook()
+    torch.testing.assert_close(y, x * ((ids >= 0).sum(1, keepdim=True) / 2).bfloat16(), rtol=0, atol=0)
+
+
 def work(rank, device, cases, file):
     torch.set_num_threads(1)
     if device == "cuda":
@@ -138,6 +160,7 @@ def work(rank, device, cases, file):
 @pytest.mark.parametrize("device", DEVICES)
 def test_processes_have_the_gradients_of_one(device, tmp_path):
     cases = [
+        (sent_to_experts,),
         *((trained, kind, checkpointed) for kind in (DDP, FSDP2, KEPT) for checkpointed in (False, True)),
         *((accumulated, kind) for kind in (DDP, FSDP2, KEPT)),
     ]

@@ -7,8 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/bench/layer.h"
-#include "cli/bench/layer_truth.h"
+#include "cli/bench/experts/layer.h"
+#include "cli/bench/experts/layer_truth.h"
 #include "cli/support.h"
 #include "support/error_of.h"
 

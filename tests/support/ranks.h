@@ -30,15 +30,19 @@ struct RankTokens {
 
 /// `experts` on each of `ranks`, whose weights lie behind one another.
 struct RanksProblem {
-    int64_t ranks, experts, choices, hidden = 144, pairs = 128;
+    int64_t ranks, experts, choices, hidden, pairs = 128;
     std::vector<uint8_t> gate_up, down;
     std::vector<float> gate_up_scales, down_scales;
     std::vector<RankTokens> all;
 
-    /// `tokens`: of each rank. `pick`: the id of a choice.
+    /// `tokens`: of each rank. `pick`: the id of a choice. `columns`: of a token, from 129 to 256.
     RanksProblem(Random& r, std::vector<int64_t> tokens, int64_t of_each, int64_t k,
-                 const std::function<int64_t(int64_t rank)>& pick)
-        : ranks(static_cast<int64_t>(tokens.size())), experts(of_each), choices(k), all(tokens.size()) {
+                 const std::function<int64_t(int64_t rank)>& pick, int64_t columns = 144)
+        : ranks(static_cast<int64_t>(tokens.size())),
+          experts(of_each),
+          choices(k),
+          hidden(columns),
+          all(tokens.size()) {
         const auto fill = [&](std::vector<uint8_t>& codes, int64_t size) {
             codes.resize(static_cast<size_t>(size));
             for (uint8_t& code : codes) code = static_cast<uint8_t>(r.any(0, 1) * 0x80 + r.any(0x28, 0x37));

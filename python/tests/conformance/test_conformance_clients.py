@@ -10,7 +10,7 @@ import pytest
 
 from clients import PROBED, PROGRAMS, SGLANG, TRANSFORMERS, VLLM
 from finegemm import deep_gemm
-from finegemm.deep_gemm import install
+from finegemm.deep_gemm.install import alias
 from reference import MOST_OF_UNQUANTISED, calc_diff
 from torch_support import DEVICES, needs_gpu, torch
 
@@ -44,7 +44,7 @@ def test_names_that_are_taken_for_features_are_absent():
 
 def test_the_package_answers_below_another_one_too(tmp_path, monkeypatch):
     (tmp_path / "serving").mkdir()
-    install.install(tmp_path / "serving", force=True)
+    alias.install(tmp_path / "serving", force=True)
     monkeypatch.syspath_prepend(tmp_path)
     before = set(sys.modules)
     try:

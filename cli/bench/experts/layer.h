@@ -3,6 +3,7 @@
 
 #include <finegemm/moe.h>
 
+#include "cli/bench/experts/experts.h"
 #include "cli/bench/trial.h"
 
 namespace finegemm::cli {
@@ -24,17 +25,14 @@ public:
     double bytes() const override;
 
 private:
-    Mirrored weights_of_experts(int64_t rows, int64_t cols, uint64_t seed) const;
-    Mirrored scales_of_experts(int64_t rows, int64_t cols) const;
     /// `count` tokens from `first` on.
     void call(const Matrix& out, bool on_host, int64_t first, int64_t count);
-    void choose(uint64_t seed);
 
     Context& context_;
     const Target& target_;
     MoeShape shape_;
-    HostMatrix codes_;  // that weights of experts are made of
-    Mirrored x_, ids_, weights_, gate_up_, gate_up_scales_, down_, down_scales_, out_;
+    Experts experts_;
+    Mirrored x_, ids_, weights_, out_;
 };
 
 }  // namespace finegemm::cli

@@ -1,5 +1,5 @@
 // What experts add to a token in double. Layer cli.
-#include "cli/bench/layer_truth.h"
+#include "cli/bench/experts/layer_truth.h"
 
 #include <cmath>
 

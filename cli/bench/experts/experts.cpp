@@ -1,0 +1,102 @@
+// Random weights of experts on one device, and what tokens choose of them. Layer cli.
+#include "cli/bench/experts/experts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "cli/bench/codes.h"
+#include "cli/random.h"
+
+namespace finegemm::cli {
+
+Matrix rows_of(Matrix m, int64_t first, int64_t count) {
+    m.data = static_cast<uint8_t*>(m.data) + first * m.row_stride * size_of(m.dtype);
+    m.rows = count;
+    return m;
+}
+
+Experts::Experts(const Target& target, const MoeShape& shape, const HostMatrix& codes, uint64_t seed)
+    : target_(target),
+      count_(shape.experts),
+      gate_up_(weights(2 * shape.intermediate, shape.hidden, codes, seed)),
+      gate_up_scales_(scales(2 * shape.intermediate, shape.hidden)),
+      down_(weights(shape.hidden, shape.intermediate, codes, seed + 1)),
+      down_scales_(scales(shape.hidden, shape.intermediate)) {}
+
+Mirrored Experts::weights(int64_t rows, int64_t cols, const HostMatrix& codes, uint64_t seed) const {
+    Mirrored w = mirrored(target_, DType::E4M3, count_ * rows, cols);
+    fill_codes(w.host.bytes.data(), static_cast<int64_t>(w.host.bytes.size()), codes, seed);
+    upload(target_, w.host, w.there);
+    return w;
+}
+
+/// So that sums over a row have the magnitude of what they multiply.
+Mirrored Experts::scales(int64_t rows, int64_t cols) const {
+    constexpr double kCode = 165;  // in root mean square
+    Mirrored s = mirrored(target_, DType::F32, count_ * blocks_of(rows), blocks_of(cols));
+    const auto scale = static_cast<float>(1 / (kCode * std::sqrt(static_cast<double>(cols))));
+    for (size_t i = 0; i < s.host.bytes.size() / sizeof scale; ++i)
+        floats(s)[i] = scale * (1 + 0.01f * static_cast<float>(i % 7));
+    upload(target_, s.host, s.there);
+    return s;
+}
+
+MoeArgs Experts::args(const Matrix& x, const Matrix& ids, const Matrix& weights, const Matrix& out, bool on_host) {
+    const auto stack = [&](Mirrored& w) -> ConstStack {
+        const Matrix whole = on_host ? w.host.view() : w.there, one = rows_of(whole, 0, whole.rows / count_);
+        return {one, count_, one.rows * one.row_stride};
+    };
+    return {.x = x,
+            .ids = ids,
+            .weights = weights,
+            .gate_up = stack(gate_up_),
+            .gate_up_scales = stack(gate_up_scales_),
+            .down = stack(down_),
+            .down_scales = stack(down_scales_),
+            .out = out};
+}
+
+Matrix Experts::of_expert(Mirrored& x, int64_t expert) const {
+    const int64_t rows = x.host.rows / count_;
+    return rows_of(x.host.view(), expert * rows, rows);
+}
+
+void Experts::add(LayerTruth& truth, int64_t expert, double weight) {
+    truth.add({of_expert(gate_up_, expert), of_expert(gate_up_scales_, expert)},
+              {of_expert(down_, expert), of_expert(down_scales_, expert)}, weight);
+}
+
+double Experts::bytes() const {
+    double bytes = 0;
+    for (const Mirrored* x : {&gate_up_, &gate_up_scales_, &down_, &down_scales_})
+        bytes += static_cast<double>(x->host.bytes.size());
+    return bytes;
+}
+
+void choose(const Target& target, Mirrored& ids, Mirrored& weights, int64_t experts, uint64_t seed, double zipf) {
+    const int64_t choices = ids.host.cols;
+    std::vector<int32_t> order(static_cast<size_t>(experts));
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::shuffle(order, std::mt19937_64(1));
+    std::vector<double> odds(order.size());
+    for (size_t place = 0; place < order.size(); ++place)
+        odds[static_cast<size_t>(order[place])] = std::pow(static_cast<double>(place + 1), -zipf);
+    std::mt19937_64 random(seed);
+    // The first of clocks that tick at random, each as often as its odds say, are draws without a second of any.
+    std::vector<double> ticks(order.size());
+    for (int64_t t = 0; t < ids.host.rows; ++t) {
+        for (size_t e = 0; e < ticks.size(); ++e)
+            ticks[e] = -std::log((static_cast<double>(random() >> 11) + 0.5) * 0x1p-53) / odds[e];
+        std::ranges::partial_sort(order, order.begin() + choices, {},
+                                  [&](int32_t e) { return ticks[static_cast<size_t>(e)]; });
+        for (int64_t c = 0; c < choices; ++c) {
+            integers(ids)[t * choices + c] = order[static_cast<size_t>(c)];
+            floats(weights)[t * choices + c] = 0.25f + 0.0625f * static_cast<float>(random() % 16);
+        }
+    }
+    for (Mirrored* x : {&ids, &weights}) upload(target, x->host, x->there);
+}
+
+}  // namespace finegemm::cli

@@ -1,0 +1,40 @@
+// Random weights of experts on one device, and what tokens choose of them. Layer cli.
+#pragma once
+
+#include <finegemm/moe.h>
+
+#include "cli/bench/experts/layer_truth.h"
+#include "cli/target.h"
+
+namespace finegemm::cli {
+
+/// Rows of a matrix.
+Matrix rows_of(Matrix m, int64_t first, int64_t count);
+
+class Experts {
+public:
+    /// Experts of a shape. `codes`: that their weights are made of.
+    Experts(const Target& target, const MoeShape& shape, const HostMatrix& codes, uint64_t seed);
+
+    /// Theirs is the layer, of tokens with choices and weights of these.
+    MoeArgs args(const Matrix& x, const Matrix& ids, const Matrix& weights, const Matrix& out, bool on_host);
+    /// Adds what one of them makes of a token.
+    void add(LayerTruth& truth, int64_t expert, double weight);
+    /// All of their weights and scales.
+    double bytes() const;
+
+private:
+    Mirrored weights(int64_t rows, int64_t cols, const HostMatrix& codes, uint64_t seed) const;
+    Mirrored scales(int64_t rows, int64_t cols) const;
+    Matrix of_expert(Mirrored& x, int64_t expert) const;
+
+    const Target& target_;
+    int64_t count_;
+    Mirrored gate_up_, gate_up_scales_, down_, down_scales_;
+};
+
+/// Fills ids [T, k] with different experts and weights [T, k], and uploads them. The odds of an expert are
+/// 1 / place^zipf, in an order that is the same whatever the seed; 0: all the same.
+void choose(const Target& target, Mirrored& ids, Mirrored& weights, int64_t experts, uint64_t seed, double zipf = 0);
+
+}  // namespace finegemm::cli
