@@ -79,7 +79,7 @@ TEST(RunKinds, MultipliesIntegers) {
         }
     const std::string text = finegemm("run 33 40 256 --device cpu --repeats 1 --dtype i8").out;
     EXPECT_NE(text.find("B[40, 256]^T in i8, scales 1x128 and 128x128\n"), std::string::npos) << text;
-    const Ran ran = finegemm("run 33 40 256 --device cpu --dtype i8 --k-groups 2");
+    const Ran ran = finegemm("run 33 40 256 --device cpu --dtype i8 --k-groups 2 --out-dtype bf16");
     EXPECT_EQ(ran.code, 2);
     EXPECT_NE(ran.err.find("--dtype: is multiplied in i8 by i8, of which there is no kernel for groups of K"),
               std::string::npos)
