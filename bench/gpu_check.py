@@ -33,6 +33,7 @@ from gpu_affine import Affine
 from gpu_fixture import ROOT, TooSlow, digest
 from gpu_grouped import Grouped
 from gpu_heads_speed import HeadsSpeed
+from gpu_integers import Integers
 from gpu_lanes import Outcome, side_by_side
 from gpu_moe import Moe
 from gpu_progress import Progress, digest_of_check
@@ -43,7 +44,7 @@ from gpu_together import Together
 RESULTS = ROOT / "bench/results"
 
 
-class Check(Speed, HeadsSpeed, Sanitized, Grouped, Moe, Together, Affine):
+class Check(Speed, HeadsSpeed, Integers, Sanitized, Grouped, Moe, Together, Affine):
     """All of them. Each check is a method that returns what to record of it, or raises."""
 
 
@@ -65,6 +66,9 @@ CHECKS = {
         "k_grouped",
         "gradients_beyond_31_bits",
         "types",
+        "integers_repeat",
+        "integers_options",
+        "integers_beyond_31_bits",
         "moe",
         "unscaled",
         "unscaled_repeat",

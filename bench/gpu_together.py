@@ -56,6 +56,13 @@ def operations(library: Library, seed: int, device="cuda", num_sms: int = 0) -> 
     for rows, of_rows in itertools.product((*small_rows(), offset_rows([m, 0, few])), (False, True)):
         p = Problem(rows, 520, 1040, "mn", generator, row_b_scales=of_rows)
         add(f"groups, form {rows.form}", p.d, p.prepare(library, **options), p.d.clone())
+    whole = (torch.int8, torch.int8)
+    for of_rows in (False, True):
+        d = empty(m, 520)
+        x = operands(m, 520, 1040, "mn", generator, row_b_scales=of_rows, types=whole)
+        add("integers", d, library.prepare(*x, d, **options))
+        p = Problem(offset_rows([m, 0, few]), 520, 1040, "row", generator, row_b_scales=of_rows, types=whole)
+        add("groups of integers", p.d, p.prepare(library, **options), p.d.clone())
     blocks = [chance.randint(0, 5) for _ in range(7)]
     k_groups = KGroups(few + 64, 264, blocks, "mn", generator, before=1)
     for way in WAYS:

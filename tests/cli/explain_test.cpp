@@ -36,6 +36,12 @@ TEST(Explain, OfScalesOfRowsOfBIsAsRecorded) {
     expect_golden("explain_row_b_scales", ran.out);
 }
 
+TEST(Explain, OfIntegersIsAsRecorded) {
+    const Ran ran = finegemm("explain 64 2112 7168 --dtype i8");
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    expect_golden("explain_i8", ran.out);
+}
+
 TEST(Explain, TakesALineAsErrorsAndPlanTablesHaveIt) {
     for (const auto& [line, numbers] :
          {std::pair{"'gemm 64x2112x7168 num_sms=66'", "64 2112 7168 --num-sms 66"},

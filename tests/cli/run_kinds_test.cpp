@@ -69,6 +69,23 @@ TEST(RunKinds, MultipliesE5m2ByE4m3) {
     EXPECT_NE(text.find(" in e5m2 by e4m3, scales 1x128 and 128x128\n"), std::string::npos) << text;
 }
 
+TEST(RunKinds, MultipliesIntegers) {
+    for (const char* arguments : {"", " --row-b-scales", " --groups 2 --form masked", " --groups 2 --row-b-scales"})
+        for (const char* numerics : {"fast", "hopper"}) {
+            const std::string run = std::string("run 33 40 256 --device cpu --repeats 1 --json --dtype i8") + arguments;
+            const Ran ran = finegemm(run + " --numerics " + numerics);
+            ASSERT_EQ(ran.code, 0) << arguments << '\n' << ran.err;
+            EXPECT_TRUE(json::parse(ran.out).at("right").get<bool>()) << arguments << ", " << numerics;
+        }
+    const std::string text = finegemm("run 33 40 256 --device cpu --repeats 1 --dtype i8").out;
+    EXPECT_NE(text.find("B[40, 256]^T in i8, scales 1x128 and 128x128\n"), std::string::npos) << text;
+    const Ran ran = finegemm("run 33 40 256 --device cpu --dtype i8 --k-groups 2 --out-dtype bf16");
+    EXPECT_EQ(ran.code, 2);
+    EXPECT_NE(ran.err.find("--dtype: is multiplied in i8 by i8, of which there is no kernel for groups of K"),
+              std::string::npos)
+        << ran.err;
+}
+
 TEST(RunKinds, AddsCAndABias) {
     for (const char* product : {"33 40 144", "33 40 144 --out-dtype f16", "33 40 144 --out-dtype f32 --numerics hopper",
                                 "33 40 136 --dtype bf16", "200 40 144 --groups 3 --form masked --out-dtype f16",

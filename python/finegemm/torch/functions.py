@@ -200,22 +200,28 @@ def einsum(
     return out
 
 
-def quantize_rows(x: Tensor, *, power_of_two_scales: bool = False) -> tuple[Tensor, Tensor]:
+def quantize_rows(
+    x: Tensor, *, power_of_two_scales: bool = False, dtype: Dtype = operators.E4M3
+) -> tuple[Tensor, Tensor]:
     """Casts x [..., K] to e4m3 with a scale for each row and 128 columns. Returns codes and scales [..., ceil(K/128)].
 
-    x: bfloat16, float16 or float32; K a multiple of 16. As finegemm.quantize_rows; x need not be contiguous.
+    x: bfloat16, float16 or float32; K a multiple of 16. `dtype` of the codes: float8_e4m3fn, float8_e5m2 or int8. As
+    finegemm.quantize_rows; x need not be contiguous.
     """
-    codes, scales = call(operators.quantize_rows, x.reshape(-1, x.shape[-1]).contiguous(), power_of_two_scales)
+    matrix = x.reshape(-1, x.shape[-1]).contiguous()
+    codes, scales = call(operators.quantize_rows, matrix, power_of_two_scales, dtype)
     return codes.view(x.shape), scales.view(*x.shape[:-1], scales.shape[-1])
 
 
-def quantize_blocks(x: Tensor, *, power_of_two_scales: bool = False) -> tuple[Tensor, Tensor]:
+def quantize_blocks(
+    x: Tensor, *, power_of_two_scales: bool = False, dtype: Dtype = operators.E4M3
+) -> tuple[Tensor, Tensor]:
     """Casts x [N, K] or [G, N, K] to e4m3 with a scale for each 128x128 block. Returns codes and scales.
 
     Scales: [ceil(N/128), ceil(K/128)], or [G, ceil(N/128), ceil(K/128)]: no block has rows of two matrices. K is a
-    multiple of 16. As finegemm.quantize_blocks; x need not be contiguous.
+    multiple of 16. `dtype` as of quantize_rows. As finegemm.quantize_blocks; x need not be contiguous.
     """
-    codes, scales = call(operators.quantize_blocks, x.contiguous(), power_of_two_scales)
+    codes, scales = call(operators.quantize_blocks, x.contiguous(), power_of_two_scales, dtype)
     return codes, scales
 
 

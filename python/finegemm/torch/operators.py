@@ -15,6 +15,7 @@ from finegemm.torch_operators import define
 Tensor = Any
 Dtype = Any  # a torch.dtype
 
+E4M3 = torch.float8_e4m3fn
 BLOCK = 128  # of rows or columns that share a scale; groups of K begin at multiples of it
 K_MULTIPLE = 16  # K of a product of codes
 
@@ -119,21 +120,27 @@ def einsum_out(
     finegemm.einsum(equation, a, b, out, **written)  # type: ignore[arg-type]
 
 
-def quantize_rows(x: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tensor]:
-    return finegemm.quantize_rows(x, power_of_two_scales=power_of_two_scales)
+def quantize_rows(x: Tensor, power_of_two_scales: bool, dtype: Dtype = E4M3) -> tuple[Tensor, Tensor]:
+    return finegemm.quantize_rows(x, **_quantised(power_of_two_scales, dtype))
 
 
-def quantize_blocks(x: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tensor]:
+def quantize_blocks(x: Tensor, power_of_two_scales: bool, dtype: Dtype = E4M3) -> tuple[Tensor, Tensor]:
+    how = _quantised(power_of_two_scales, dtype)
     if x.dim() == 2:
-        return finegemm.quantize_blocks(x, power_of_two_scales=power_of_two_scales)
+        return finegemm.quantize_blocks(x, **how)
     matrices, n, k = x.shape
     if n % BLOCK == 0:  # no block has rows of two matrices
-        codes, scales = finegemm.quantize_blocks(x.reshape(-1, k), power_of_two_scales=power_of_two_scales)
+        codes, scales = finegemm.quantize_blocks(x.reshape(-1, k), **how)
         return codes.view(x.shape), scales.view(matrices, n // BLOCK, -1)
-    codes, scales = _new_blocks(x, power_of_two_scales)
+    codes, scales = _new_blocks(x, power_of_two_scales, dtype)
     for matrix, q, s in zip(x, codes, scales, strict=True):
-        finegemm.quantize_blocks(matrix, q, s, power_of_two_scales=power_of_two_scales)
+        finegemm.quantize_blocks(matrix, q, s, **how)
     return codes, scales
+
+
+def _quantised(power_of_two_scales: bool, dtype: Dtype) -> dict[str, Any]:
+    """The function reads a name, as arrays of other libraries have types of their own."""
+    return {"power_of_two_scales": power_of_two_scales, "dtype": str(dtype).removeprefix("torch.")}
 
 
 def quantize_weights(x: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -165,8 +172,8 @@ def _ceil_div(a: Any, b: int) -> Any:
     return (a + b - 1) // b
 
 
-def _codes(x: Tensor, *shape: Any) -> Tensor:
-    return x.new_empty(shape, dtype=torch.float8_e4m3fn)
+def _codes(x: Tensor, *shape: Any, dtype: Dtype = E4M3) -> Tensor:
+    return x.new_empty(shape, dtype=dtype)
 
 
 def _scales(x: Tensor, *shape: Any) -> Tensor:
@@ -177,13 +184,13 @@ def _mn_major_scales(x: Tensor, rows: Any, blocks: Any) -> Tensor:
     return x.new_empty_strided((rows, blocks), (1, _ceil_div(rows, 4) * 4), dtype=torch.float32)
 
 
-def _new_rows(x: Tensor, _: bool) -> tuple[Tensor, Tensor]:
-    return _codes(x, *x.shape), _scales(x, x.shape[0], _ceil_div(x.shape[1], BLOCK))
+def _new_rows(x: Tensor, _: bool, dtype: Dtype = E4M3) -> tuple[Tensor, Tensor]:
+    return _codes(x, *x.shape, dtype=dtype), _scales(x, x.shape[0], _ceil_div(x.shape[1], BLOCK))
 
 
-def _new_blocks(x: Tensor, _: bool) -> tuple[Tensor, Tensor]:
+def _new_blocks(x: Tensor, _: bool, dtype: Dtype = E4M3) -> tuple[Tensor, Tensor]:
     *matrices, n, k = x.shape
-    return _codes(x, *x.shape), _scales(x, *matrices, _ceil_div(n, BLOCK), _ceil_div(k, BLOCK))
+    return _codes(x, *x.shape, dtype=dtype), _scales(x, *matrices, _ceil_div(n, BLOCK), _ceil_div(k, BLOCK))
 
 
 def _new_weights(x: Tensor, _: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -289,9 +296,10 @@ _define_product(
     einsum_new, einsum_out, _new_einsum, first="str equation, ", only_new=_DTYPE, only_out=_ACCUMULATE, options=EINSUM
 )
 
+_TYPED = "(Tensor x, bool power_of_two_scales, ScalarType dtype=float8_e4m3fn) -> (Tensor, Tensor)"
+define_new(quantize_rows, _TYPED, _new_rows)
+define_new(quantize_blocks, _TYPED, _new_blocks)
 _CODES = "bool power_of_two_scales) -> (Tensor, Tensor"
-define_new(quantize_rows, f"(Tensor x, {_CODES})", _new_rows)
-define_new(quantize_blocks, f"(Tensor x, {_CODES})", _new_blocks)
 define_new(quantize_weights, f"(Tensor x, {_CODES}, Tensor)", _new_weights)
 define_new(quantize_columns, f"(Tensor x, {_CODES})", _new_columns)
 define_new(quantize_columns_and_rows, f"(Tensor x, {_CODES}, Tensor, Tensor)", _new_columns_and_rows)
