@@ -4,6 +4,7 @@ from typing import Any, Literal, NamedTuple
 
 from finegemm.calls import T, Tensor, native
 from finegemm.context import Context
+from finegemm.errors import InvalidArgument
 
 
 @native
@@ -107,9 +108,9 @@ def from_deepep_normal(
     """Of what DeepEP's normal dispatch hands over: a row for each token, whose choices are not sorted yet.
 
     recv_topk_idx [T, k]: int64 (or int32), ids of local experts from 0 on, -1 for those of other ranks. The received
-    tokens, [T, H], of bfloat16 or as (e4m3 [T, H], scales [T, H/128]), go to permute_quantize with `inverse`, and the
-    sums of combine, weighted by recv_topk_weights [T, k], are what DeepEP's combine takes, which adds those of several
-    ranks. V2 without expansion delivers the same.
+    tokens, [T, H], of bfloat16 or as (e4m3 [T, H], scales [T, H/128]), go to permute_quantize with `inverse`, and
+    to_deepep gives what DeepEP's combine takes. V2 without expansion delivers the same. finegemm.moe does all of it in
+    one call: its ids are recv_topk_idx, its weights recv_topk_weights.
     """
     inverse, numbers, permutation = route(recv_topk_idx, experts, rows=rows, alignment=alignment, **options)
     return Routed("prefix_sums", numbers, inverse, int(permutation.shape[0]))
@@ -120,7 +121,7 @@ def from_deepep_low_latency(recv_x: Any, recv_count: Any) -> Routed:
 
     recv_x [E, R, H] of local experts, or (e4m3 [E, R, H], scales [E, R, H/128]), whose scales have rows contiguous;
     recv_count [E]: int32, how many rows of each are used. They are operands of grouped_gemm(masked_m=recv_count) as
-    they are, and its D [E, R, N] is what DeepEP's combine takes, which weighs and adds up by itself.
+    they are; to_deepep gives what DeepEP's combine takes.
     """
     x = recv_x[0] if isinstance(recv_x, tuple) else recv_x
     return Routed("masked_m", recv_count, None, int(x.shape[1]))
@@ -131,7 +132,29 @@ def from_deepep_expanded(psum_num_recv_tokens_per_expert: Any, rows: int) -> Rou
 
     psum_num_recv_tokens_per_expert [E]: int32, where the rows of each local expert end; each begins at the next
     multiple of expert_alignment behind the one before. `rows`: of recv_x. They are operands of
-    grouped_gemm(prefix_sums=..., alignment=expert_alignment), and its D is what combine takes, with weights that have
-    been multiplied before.
+    grouped_gemm(prefix_sums=..., alignment=expert_alignment); recv_topk_weights [rows] go to swiglu_quantize as its
+    weights, or to the epilogue of the first product, and to_deepep gives what DeepEP's combine takes.
     """
     return Routed("prefix_sums", psum_num_recv_tokens_per_expert, None, rows)
+
+
+def to_deepep(y: Any, routed: Routed, recv_topk_weights: Any = None, **options: Any) -> Any:
+    """What DeepEP's combine takes of the rows that the second product has, y of bfloat16.
+
+    After from_deepep_normal: [T, H], the sum of each token's rows here, weighted by recv_topk_weights [T, k] (ones
+    without them), which DeepEP's combine adds to those of other ranks; `options` are those of finegemm.combine. After
+    from_deepep_low_latency [E, R, H] and after from_deepep_expanded [rows, H]: y as it is, as DeepEP's combine adds up
+    its rows. The former weighs them meanwhile, by topk_weights of its own; rows of the latter have been weighed.
+    Raises InvalidArgument if y has other rows, or weights or options are given that nothing would be done with.
+    """
+    if routed.inverse is not None:
+        return combine(y, routed.inverse, recv_topk_weights, **options)
+    experts = [int(routed.numbers.shape[0])] if routed.form == "masked_m" else []
+    if tuple(y.shape[:-1]) != (*experts, routed.rows):
+        wanted = ", ".join(map(str, (*experts, routed.rows, "H")))
+        raise InvalidArgument(
+            f"y: has shape {list(y.shape)}, must be [{wanted}], as it was delivered; pass D of the second product"
+        )
+    for name in options if recv_topk_weights is None else ("recv_topk_weights", *options):
+        raise InvalidArgument(f"{name}: is given, but DeepEP's combine adds up these rows; leave it out")
+    return y

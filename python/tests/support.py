@@ -12,9 +12,12 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 BLOCK = 128
 
 
+ROOT = pathlib.Path(__file__).parents[2]
+
+
 def program(path):
     """A Python program, by its path from the repository's root, as a module. It finds what lies beside it."""
-    path = pathlib.Path(__file__).parents[2] / path
+    path = ROOT / path
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)

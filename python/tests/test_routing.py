@@ -87,6 +87,20 @@ def test_what_dispatchers_deliver_is_taken_as_it_is():
     assert expanded.form == "prefix_sums" and expanded.rows == 12 and expanded.inverse is None
 
 
+def test_what_a_dispatcher_would_not_take_is_named():
+    count, y = np.array([6, 0], np.int32), np.zeros((2, 6, 128), BF16)
+    masked = routing.from_deepep_low_latency(np.zeros((2, 6, 256), E4M3), count)
+    expanded = routing.from_deepep_expanded(count, 12)
+    assert routing.to_deepep(y, masked) is y
+    for rows, routed, wanted in ((y[:, :5], masked, "2, 6, H"), (y, expanded, "12, H")):
+        with pytest.raises(finegemm.InvalidArgument, match=rf"^y: has shape .*, must be \[{wanted}\], .*; pass D of"):
+            routing.to_deepep(rows, routed)
+    with pytest.raises(finegemm.InvalidArgument, match=r"^recv_topk_weights: is given, but DeepEP's combine adds up"):
+        routing.to_deepep(y, masked, np.ones((2, 6), np.float32))
+    with pytest.raises(finegemm.InvalidArgument, match=r"^pdl: is given, but"):
+        routing.to_deepep(y.reshape(12, 128), expanded, pdl=True)
+
+
 def test_torch_tensors_give_the_same():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     ids = RANDOM.integers(0, 9, (30, 4))

@@ -126,6 +126,15 @@ TEST(Moe, KeepsNanOfAnExpertInTokensThatChooseIt) {
     }
 }
 
+TEST(Moe, SeesNothingOfAnExpertThatNobodyChooses) {
+    const auto without_expert_6 = [](MoeCallInC& c) { c.ids.at(4, 1) = 8; };
+    EXPECT_EQ(result_of(without_expert_6), result_of([&](MoeCallInC& c) {
+                  without_expert_6(c);
+                  for (int64_t block = 0; block < 2; ++block)
+                      for (int64_t row : {4, 5}) c.gate_up.scales.at(row, block) = c.down.scales.at(row, 0) = kNan;
+              }));
+}
+
 TEST(Moe, TakesWideIdsAndTokensThatAreCodes) {
     const Codes all = result_of();
     std::vector<int64_t> wide;
@@ -148,15 +157,20 @@ TEST(Moe, WritesNothingBesideTheMemoryThatItAskedFor) {
     shape.intermediate = MoeCallInC::kPairs, shape.experts = MoeCallInC::kExperts;
     int64_t bytes = 0;
     ASSERT_EQ(finegemm_moe_workspace_bytes(&shape, &bytes, nullptr), FINEGEMM_OK);
-    for (const int32_t fused : {FINEGEMM_ON, FINEGEMM_OFF}) {
-        Buffer<uint8_t> memory{DType::E4M3, 1, bytes};
-        std::fill_n(memory.data(), bytes, 0xff);
-        EXPECT_EQ(result_of(), result_of([&](MoeCallInC& c) {
-                      c.args.workspace = memory.data(), c.args.workspace_bytes = bytes;
-                      c.options.fused = fused;
-                  }));
-        EXPECT_TRUE(memory.surroundings_intact());
-    }
+    const int64_t bytes_of_all = bytes;
+    shape.rows = 3;
+    ASSERT_EQ(finegemm_moe_workspace_bytes(&shape, &bytes, nullptr), FINEGEMM_OK);
+    EXPECT_LT(bytes, bytes_of_all);
+    for (const auto& [rows, size] : {std::pair{int64_t{0}, bytes_of_all}, {shape.rows, bytes}})
+        for (const int32_t fused : {FINEGEMM_ON, FINEGEMM_OFF}) {
+            Buffer<uint8_t> memory{DType::E4M3, 1, size};
+            std::fill_n(memory.data(), size, 0xff);
+            EXPECT_EQ(result_of([&](MoeCallInC& c) { c.options.rows = rows; }), result_of([&](MoeCallInC& c) {
+                          c.args.workspace = memory.data(), c.args.workspace_bytes = size;
+                          c.options.rows = rows, c.options.fused = fused;
+                      }));
+            EXPECT_TRUE(memory.surroundings_intact()) << rows;
+        }
 }
 
 TEST(Moe, DropsChoicesForWhichThereAreNoRows) {

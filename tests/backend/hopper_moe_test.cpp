@@ -139,10 +139,23 @@ TEST(MoePlan, TakesTheFasterOfOneLaunchAndTwo) {
     for (const MoeShape& shape : {kFew, kMany}) {
         const MoePlan plan = plan_of(shape, h200);
         EXPECT_EQ(plan.fused, plan.fused_us <= plan.apart_us);
-        MoeShape other = shape;
-        other.fused = !plan.fused;
-        EXPECT_GE(plan_of(other, h200).us(), plan.us());
     }
+    MoeShape other = kFew;
+    other.fused = !plan_of(kFew, h200).fused;
+    EXPECT_GE(plan_of(other, h200).us(), plan_of(kFew, h200).us());
+}
+
+TEST(MoePlan, ExpectsTheClockToFallWhereProductsTakeMilliseconds) {
+    const plan::DeviceSpec& h200 = *plan::find_device("h200");
+    const auto product_over_alone = [&](const MoeShape& s) {
+        const plan::Problem problem = plan::problem_of(down_shape(s));
+        const double alone = plan::cost(problem, h200, plan::choose(problem, h200).config).total;
+        const MoePlan plan = plan_of(s, h200);
+        return plan.launches[plan.launches.size() - 2].us / alone;
+    };
+    EXPECT_LT(product_over_alone(kFew), 1.05) << "memory decides, whose clock does not change";
+    EXPECT_GT(product_over_alone(kMany), 1.2);
+    EXPECT_LT(product_over_alone(kMany), 1.3);
 }
 
 TEST(MoeMemory, HasThePartsOfALaunchApart) {

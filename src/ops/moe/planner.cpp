@@ -11,16 +11,28 @@ namespace finegemm {
 
 namespace {
 
-/// Microseconds of a launch that does next to nothing, and the part of memory's speed that passes over rows reach, that
-/// one less which stores scales where columns of them are, four bytes at a time.
-constexpr double kLaunch = 2.2, kPassSpeed = 0.85, kPermuteSpeed = 0.65;
+/// Microseconds of a pass over next to nothing, and the part of memory's speed that passes over rows reach:
+/// swiglu_quantize, combine, and permute_quantize, which stores scales where columns of them are, four bytes at a time.
+/// Choices that route places in a microsecond. As bench/results/routing_h200.json has them.
+constexpr double kPass = 4, kSwigluSpeed = 0.85, kCombineSpeed = 0.95, kPermuteSpeed = 0.65, kRouted = 3450;
 
 /// How much longer than predicted a product takes with the activation: its few wide tiles end less evenly. Fitted to
 /// bench/results/moe_h200.json, so that what is chosen loses least.
-constexpr double kFusedFactor = 1.02, kFusedMore = 10;
+constexpr double kFusedFactor = 1.02, kFusedMore = 11.8;
 
-double pass_us(double bytes, const plan::DeviceSpec& d, double speed = kPassSpeed) {
-    return kLaunch + bytes / (speed * d.hbm_bytes_per_us);
+/// Products that keep tensor cores busy for milliseconds draw as much power as a GPU may, and its clock falls: their
+/// arithmetic takes up to so much longer, half of that with products of kHalfSlow microseconds. Fitted to the layers of
+/// 4096 and 16,384 tokens in bench/results/moe_h200.json, which then are 3.5% off in the mean.
+constexpr double kMostSlower = 0.3, kHalfSlow = 2000;
+
+double pass_us(double bytes, const plan::DeviceSpec& d, double speed) {
+    return kPass + bytes / (speed * d.hbm_bytes_per_us);
+}
+
+/// The device while products of so many microseconds run.
+plan::DeviceSpec slowed(plan::DeviceSpec d, double us) {
+    d.clock_ratio /= 1 + kMostSlower * us / (us + kHalfSlow);
+    return d;
 }
 
 double scaled(double codes) { return codes * (1 + 4.0 / kScaleBlock); }
@@ -29,19 +41,20 @@ struct Product {
     plan::Problem problem;
     GemmConfig config;
     double us, bytes;
+
+    void run_on(const plan::DeviceSpec& d) {
+        const plan::Cost cost = plan::cost(problem, d, config);
+        const bool fused = pairs_columns(config.finish);
+        us = fused ? kFusedFactor * cost.total + kFusedMore : cost.total, bytes = cost.memory * d.hbm_bytes_per_us;
+    }
 };
 
+/// The kernel that is chosen at full clocks, and what it takes on `d`.
 Product product_of(const GemmShape& shape, const plan::DeviceSpec& d, const plan::PlanTable* user) {
     const plan::Problem problem = plan::problem_of(shape);
     const GemmConfig config = plan::choose(problem, d, user).config;
-    const plan::Cost cost = plan::cost(problem, d, config);
-    return {problem, config, cost.total, cost.memory * d.hbm_bytes_per_us};
-}
-
-/// The first product, with its activation or without.
-Product gate_up_of(const MoeShape& s, bool fused, const plan::DeviceSpec& d, const plan::PlanTable* user) {
-    Product p = product_of(gate_up_shape(s, fused), d, user);
-    if (fused) p.us = kFusedFactor * p.us + kFusedMore;
+    Product p{problem, config, 0, 0};
+    p.run_on(d);
     return p;
 }
 
@@ -55,11 +68,11 @@ double swiglu_bytes(const MoeShape& s) {
 }
 
 double fused_us(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
-    return gate_up_of(s, true, d, user).us;
+    return product_of(gate_up_shape(s, true), d, user).us;
 }
 
 double apart_us(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
-    return gate_up_of(s, false, d, user).us + pass_us(swiglu_bytes(s), d);
+    return product_of(gate_up_shape(s, false), d, user).us + pass_us(swiglu_bytes(s), d, kSwigluSpeed);
 }
 
 }  // namespace
@@ -76,18 +89,24 @@ MoePlan plan_of(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTa
     plan.fused = rule.value_or(plan.fused_us <= plan.apart_us);
     const auto tokens = static_cast<double>(s.tokens), hidden = static_cast<double>(s.hidden),
                rows = static_cast<double>(expected_rows_of(s)), choices = tokens * static_cast<double>(s.choices);
-    const auto pass = [&](const char* call, const jit::KernelSource& kernel, double bytes, double speed = kPassSpeed) {
-        plan.launches.push_back({call, kernel.entry, "", pass_us(bytes, d, speed), bytes});
+    const auto pass = [&](const char* call, const jit::KernelSource& kernel, double bytes, double us) {
+        plan.launches.push_back({call, kernel.entry, "", us, bytes});
     };
     const bool few = s.tokens * s.choices <= kFewChoices;
-    const double filled = 2 * tokens * hidden + scaled(rows * hidden);
-    if (!few) pass("route", jit::source_of(route_config(s.tokens * s.choices)), 12 * choices);
+    const double filled = 2 * tokens * hidden + scaled(rows * hidden), summed = 2 * (rows + tokens) * hidden;
+    if (!few)
+        pass("route", jit::source_of(route_config(s.tokens * s.choices)), 12 * choices, kPass + choices / kRouted);
     pass(few ? "route, permute_quantize" : "permute_quantize", jit::source_of(PermuteConfig{true, few}), filled,
-         kPermuteSpeed);
-    plan.launches.push_back(launch_of(gate_up_of(s, plan.fused, d, user)));
-    if (!plan.fused) pass("swiglu_quantize", jit::source_of(SwigluConfig{}), swiglu_bytes(s));
-    plan.launches.push_back(launch_of(product_of(down_shape(s), d, user)));
-    pass("combine", jit::source_of(CombineConfig{}), 2 * (rows + tokens) * hidden);
+         pass_us(filled, d, kPermuteSpeed));
+    Product gate_up = product_of(gate_up_shape(s, plan.fused), d, user), down = product_of(down_shape(s), d, user);
+    const plan::DeviceSpec slow = slowed(d, gate_up.us + down.us);
+    gate_up.run_on(slow), down.run_on(slow);
+    plan.launches.push_back(launch_of(gate_up));
+    if (!plan.fused)
+        pass("swiglu_quantize", jit::source_of(SwigluConfig{}), swiglu_bytes(s),
+             pass_us(swiglu_bytes(s), d, kSwigluSpeed));
+    plan.launches.push_back(launch_of(down));
+    pass("combine", jit::source_of(CombineConfig{}), summed, pass_us(summed, d, kCombineSpeed));
     return plan;
 }
 

@@ -18,7 +18,8 @@ struct MoeLaunch {
 
 struct MoePlan {
     bool fused = true;
-    double fused_us = 0, apart_us = 0;  // of product and activation in one launch and in two; 0: not to be had
+    double fused_us = 0, apart_us = 0;  // of product and activation in one launch and in two, at full clocks; 0: not to
+                                        // be had
     std::vector<MoeLaunch> launches;
     double us() const {
         double sum = 0;
