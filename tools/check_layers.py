@@ -31,6 +31,7 @@ LAYERS = [
     ("src/ops/[^/]+/source", "jit"),
     ("src/ops/[^/]+/cpu", "cpu"),
     ("src/ops/[^/]+/checks", "api"),
+    ("src/ops/[^/]+/explain", "api"),
     ("src/ops/[^/]+/c_abi", "api"),
     ("src/ops/", "engine"),
     ("src/engine/cpu", "cpu"),

@@ -66,6 +66,7 @@ LEFT_OUT = {
     "src/engine/cpu*": "the CPU backend",
     "src/ops/*/cpu*": "the CPU backend",
     "src/ops/*/checks.*": "checks of arguments: tested against the mock driver",
+    "src/ops/*/explain.*": "what is told of launches",
     "src/engine/thread_pool.*": "threads of the CPU backend",
     "src/os/*": "which files are believed",
     "include/finegemm/c_*.h": "the C ABI, which calls the C++ API",

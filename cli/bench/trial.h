@@ -21,19 +21,21 @@ public:
     virtual double time(int repeats) = 0;
 
     struct Check {
-        int64_t rows = 0;        // of d, that were looked at
-        double of_bound = 0;     // the largest error, as a share of its bound
-        bool by_bits = false;    // are they the CPU's bits, too?
-        int64_t wrong_fill = 0;  // elements that should be -inf and are not
-        int64_t wrong_bits = 0;  // of a GPU, that are not the CPU's
-        bool right() const { return of_bound <= 1 && wrong_fill == 0 && wrong_bits == 0; }
+        int64_t rows = 0;          // of d, that were looked at
+        double of_bound = 0;       // the largest error, as a share of its bound
+        bool by_bits = false;      // are they the CPU's bits, too?
+        int64_t wrong_fill = 0;    // elements that should be -inf and are not
+        int64_t wrong_bits = 0;    // of a GPU, that are not the CPU's
+        bool sorted = false;       // was it held to a sort, which has no error bound?
+        int64_t wrong_places = 0;  // that a sort gives to others
+        bool right() const { return of_bound <= 1 && wrong_fill == 0 && wrong_bits == 0 && wrong_places == 0; }
         /// `found` should be `exact`; NaN is beyond any bound.
         void add(double found, double exact, double bound);
     };
     /// Looks at some rows of what the last run left.
     virtual Check check() = 0;
 
-    // Work of a run, and its traffic where each byte goes once.
+    // Work of a run, 0 where it multiplies nothing, and its traffic where each byte goes once.
     virtual double operations() const = 0;
     virtual double bytes() const = 0;
 };

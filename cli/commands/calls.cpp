@@ -29,7 +29,8 @@ struct Measured {
                  {{"rows", check.rows},
                   {"of_bound", check.of_bound},
                   {"wrong_fill", check.wrong_fill},
-                  {"wrong_bits", check.wrong_bits}}},
+                  {"wrong_bits", check.wrong_bits},
+                  {"wrong_places", check.wrong_places}}},
                 {"right", check.right()}};
     }
 };
@@ -50,9 +51,16 @@ std::string faults_text(const Trial::Check& c) {
     };
     add(c.wrong_fill, "elements should be -inf and are not");
     add(c.wrong_bits, "elements have other bits than the CPU's");
+    add(c.wrong_places, "places are not those of a sort");
     if (!(c.of_bound <= 1))
         text += fmt::format("{}an error of {:.3g} times the bound", text.empty() ? "" : ", ", c.of_bound);
     return text;
+}
+
+/// "12 TFLOP/s, 34 GB/s"
+std::string rates_text(const Measured& m) {
+    const std::string traffic = rate_text(m.bytes / m.us, "B/s");
+    return m.operations > 0 ? rate_text(m.operations / m.us, "FLOP/s") + ", " + traffic : traffic;
 }
 
 void print_text(const Front& front, const Target& target, const Measured& m, int repeats) {
@@ -60,13 +68,12 @@ void print_text(const Front& front, const Target& target, const Measured& m, int
     front.out << fmt::format("device   {}\n", target.gpu ? target.name + ", " + target.gpu->name() : target.name);
     if (!target.why.empty()) front.out << fmt::format("         {}\n", target.why);
     front.out << fmt::format("call     {}\n", m.line);
-    front.out << fmt::format("time     {} (median of {}), {}, {}\n", time_text(m.us), repeats,
-                             rate_text(m.operations / m.us, "FLOP/s"), rate_text(m.bytes / m.us, "B/s"));
-    front.out << fmt::format("check    {} rows against double sums{}\n", m.check.rows,
+    front.out << fmt::format("time     {} (median of {}), {}\n", time_text(m.us), repeats, rates_text(m));
+    front.out << fmt::format("check    {} rows against {}{}\n", m.check.rows, m.check.sorted ? "a sort" : "double sums",
                              m.check.by_bits ? " and, by bits, the CPU" : "");
-    front.out << (faults.empty()
-                      ? fmt::format("result   right: {:.1f}% of the error bound at worst\n", 100 * m.check.of_bound)
-                      : fmt::format("result   WRONG: {}\n", faults));
+    if (!faults.empty()) front.out << fmt::format("result   WRONG: {}\n", faults);
+    else if (m.check.sorted) front.out << "result   right\n";
+    else front.out << fmt::format("result   right: {:.1f}% of the error bound at worst\n", 100 * m.check.of_bound);
 }
 
 }  // namespace
@@ -85,14 +92,19 @@ ExitCode run_call(const std::string& line, const CallOptions& o, const Front& fr
 
 namespace {
 
-/// What the launch of a kernel for scores, or for a product before a norm, is made of.
+/// What the launch of a kernel for scores, of one that selects, or of a product before a norm is made of.
 std::string made_of_text(const nlohmann::json& config) {
     const auto number = [&](const char* name) { return config.at(name).get<int64_t>(); };
+    if (config.contains("held_columns"))
+        return fmt::format("clusters of {} CTAs of {} threads", number("cluster"), number("threads"));
+    const std::string rings = fmt::format(", rings of {} stages", number("stages"));
     if (config.contains("tile_keys"))
         return fmt::format("tiles of {} keys x {} columns for each of {} math warpgroups", number("tile_keys"),
-                           number("columns"), number("math_warpgroups"));
+                           number("columns"), number("math_warpgroups")) +
+               rings;
     return fmt::format("tiles of {} rows x {} columns, clusters of {} CTAs, {} CTAs in all", number("rows"),
-                       number("cols"), number("cluster"), number("ctas"));
+                       number("cols"), number("cluster"), number("ctas")) +
+           rings;
 }
 
 /// A table of plans: the chosen one and the fastest others.
@@ -137,8 +149,8 @@ ExitCode explain_call(const std::string& line, const std::string& device, bool j
     const std::string on = out.contains("device") ? " on " + out.at("device").get<std::string>() : "";
     front.out << fmt::format("{}{}: {}\n", line, on, out.at("kernel").get<std::string>());
     for (const auto& why : out.at("why")) front.out << fmt::format("  {}\n", why.get<std::string>());
-    front.out << fmt::format("{}, rings of {} stages, {} KB of shared memory\n", made_of_text(config),
-                             config.at("stages").get<int64_t>(), config.at("smem_bytes").get<int64_t>() / 1024);
+    front.out << fmt::format("{}, {} KB of shared memory\n", made_of_text(config),
+                             config.at("smem_bytes").get<int64_t>() / 1024);
     if (out.contains("plans")) front.out << plans_text(out.at("plans"));
     return kOk;
 }
@@ -169,8 +181,8 @@ ExitCode bench_calls(const std::vector<std::string>& lines, const CallOptions& o
         if (o.json) continue;
         const std::string faults = faults_text(m.check);
         front.out << fmt::format("{:>10} {:>14} {:>12}  {}{}\n", faults.empty() ? time_text(m.us) : "WRONG",
-                                 rate_text(m.operations / m.us, "FLOP/s"), rate_text(m.bytes / m.us, "B/s"), m.line,
-                                 faults.empty() ? "" : ": " + faults)
+                                 m.operations > 0 ? rate_text(m.operations / m.us, "FLOP/s") : "",
+                                 rate_text(m.bytes / m.us, "B/s"), m.line, faults.empty() ? "" : ": " + faults)
                   << std::flush;
     }
     if (o.json) front.out << record.dump(2) << '\n';

@@ -379,6 +379,9 @@ FINEGEMM_C_API int32_t finegemm_explain(const finegemm_shape* shape, char* buffe
 /* JSON: which kernel an indexer's scores take and why (docs/indexer.md), likewise. */
 FINEGEMM_C_API int32_t finegemm_explain_mqa(const finegemm_mqa_shape* shape, char* buffer, size_t capacity,
                                             size_t* needed, finegemm_error* error);
+/* JSON: which kernel selects, and of how many steps (docs/indexer_topk.md), likewise. */
+FINEGEMM_C_API int32_t finegemm_explain_topk(const finegemm_topk_shape* shape, char* buffer, size_t capacity,
+                                             size_t* needed, finegemm_error* error);
 /* JSON: which kernel finegemm_prenorm_gemm takes and why (docs/prenorm.md), likewise. */
 FINEGEMM_C_API int32_t finegemm_explain_prenorm(const finegemm_prenorm_shape* shape, char* buffer, size_t capacity,
                                                 size_t* needed, finegemm_error* error);

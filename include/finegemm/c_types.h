@@ -247,6 +247,23 @@ typedef struct finegemm_topk_options {
     void* poll_data;    /* handed to poll */
 } finegemm_topk_options;
 
+/* A call of finegemm_topk, of finegemm_mqa_topk if `heads` is not 0, or of finegemm_paged_mqa_topk if `paged` is 1 too;
+ * finegemm/topk.h, TopkShape, describes each field. */
+typedef struct finegemm_topk_shape {
+    uint32_t struct_size;
+    int32_t paged; /* 0 or 1 */
+    int64_t k;
+    int64_t requests, queries, keys;
+    int64_t heads, dim, page_size;
+    int32_t relu;      /* as the option of a call */
+    int32_t form;      /* the same */
+    int32_t logits;    /* 0 or 1 */
+    int32_t histogram; /* 0 or 1 */
+    int32_t sorted;    /* 0 or 1 */
+    int32_t num_sms;
+    const char* device; /* as of finegemm_shape */
+} finegemm_topk_shape;
+
 #ifdef __cplusplus
 }
 #endif

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include <finegemm/context.h>
 #include <finegemm/mqa.h>
@@ -66,5 +67,31 @@ struct PagedMqaTopkArgs {
     Matrix logits;  ///< [B * T, any] f32, as PagedMqaLogitsArgs::d; or left out
 };
 FINEGEMM_API void paged_mqa_topk(Context& context, const PagedMqaTopkArgs& args, const TopkOptions& options = {});
+
+/// A call of one of the three, as far as the host knows it.
+struct TopkShape {
+    int64_t k = 1;  ///< columns of indices; 0: they are left out, and histograms are asked for
+    bool paged = false;
+    int64_t requests = 1;  ///< B; 1 for what is in rows
+    int64_t queries = 1;   ///< of a request; S for keys in rows, and rows of topk's logits
+    int64_t keys = 1;      ///< columns of logits
+    int64_t heads = 0;     ///< 0: topk, of numbers in memory
+    int64_t dim = 0;
+    int64_t page_size = 64;  ///< P, of pages
+    Relu relu = Relu::Exact;
+    LogitsForm form = LogitsForm::Filled;
+    bool logits = false;  ///< of all queries are asked for, in that form
+    bool histogram = false;
+    bool sorted = false;
+    int32_t num_sms = 0;
+    int64_t rows() const { return requests * queries; }
+    bool of_numbers() const { return heads == 0 && dim == 0 && !paged && requests == 1; }
+};
+
+/// Which kernel selects and why: JSON text with `device`, `kernel`, its name, `why`, sentences, and `config`, what the
+/// kernel is made of; where logits are computed also `logits`, what explain says of them, and `steps`, how many there
+/// are, of how many rows, and the bytes of memory they take in turn. `device`: as explain of products. Throws
+/// Error(InvalidArgument) for what no call may have.
+FINEGEMM_API std::string explain(const TopkShape& shape, const std::string& device = {});
 
 }  // namespace finegemm

@@ -31,7 +31,7 @@ from finegemm.ops import (
 )
 from finegemm.prenorm import explain_prenorm, prenorm_gemm
 from finegemm.routing import combine, permute_quantize, route
-from finegemm.selection import mqa_topk, paged_mqa_topk, topk
+from finegemm.selection import explain_topk, mqa_topk, paged_mqa_topk, topk
 from finegemm.swiglu import swiglu_quantize
 from finegemm.tools import bench, doctor, tune, tuning
 
@@ -58,6 +58,7 @@ __all__ = [
     "explain_moe",
     "explain_mqa",
     "explain_prenorm",
+    "explain_topk",
     "four_bit_gemm",
     "gemm",
     "grouped_gemm",

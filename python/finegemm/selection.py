@@ -1,7 +1,9 @@
 """The k largest numbers of each row, and of an indexer's scores, as declarations of native functions."""
 
+import json
 from typing import Any, Literal
 
+from finegemm import _native
 from finegemm.calls import T, Tensor, native
 from finegemm.context import Context
 
@@ -96,3 +98,30 @@ def paged_mqa_topk(
     has at most, others are cut; 0: as many as block_table has room for. Memory is taken for as many, of some requests
     at once. logits [B * T, any]: float32, is written if given, and has a column for each key.
     """
+
+
+def explain_topk(
+    queries: int,
+    keys: int,
+    k: int,
+    heads: int | None = None,
+    dim: int | None = None,
+    *,
+    requests: int | None = None,
+    page_size: int = 64,
+    relu: Literal["exact", "abs"] = "exact",
+    form: Literal["filled", "untouched"] = "filled",
+    logits: bool = False,
+    histogram: bool = False,
+    sorted: bool = False,
+    num_sms: int = 0,
+    device: str | None = None,
+) -> dict[str, Any]:
+    """Which kernel selects on a GPU, and why: of topk, with `heads` of mqa_topk, with `requests` of paged_mqa_topk.
+
+    `queries`: rows of topk's logits, S, or queries of a request. `keys`: columns of logits. `k`: columns of indices, 0
+    for histograms alone. `logits`, `histogram`: are asked for. `device`: as in explain. Where logits are computed,
+    "logits" says which kernel does that, and "steps" of how many rows at once.
+    """
+    told: dict[str, Any] = json.loads(_native.explain_topk(locals()))
+    return told

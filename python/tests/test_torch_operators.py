@@ -77,6 +77,9 @@ def of_all(device):
         "moe_new": (layer_of_experts(device), ft.moe),
         "mqa_logits_new": (indexer(device), lambda *args: ft.mqa_logits(*args, [3] * 70, [9] * 70)),
         "paged_mqa_logits_new": (paged(device), lambda *args: ft.paged_mqa_logits(*args, [5, 64], TABLE.to(device))),
+        "topk_new": ((x,), lambda x: ft.topk(x, 5)),
+        "mqa_topk_new": (indexer(device), lambda *args: ft.mqa_topk(*args, [3] * 70, [9] * 70, 5)),
+        "paged_mqa_topk_new": (paged(device), lambda *args: ft.paged_mqa_topk(*args, [5, 64], TABLE.to(device), 7)),
     }
 
 
@@ -152,9 +155,11 @@ def test_backward_through_it_raises(name, device):
     arguments, call = of_all(device)[name]
     first = next(x for x in arguments if x.dtype == torch.float32)
     needing = tuple(x.clone().requires_grad_() if x is first else x for x in arguments)
-    out = next(x for x in flat(call(*needing)) if x.dtype.is_floating_point or name == "scale_layout_new")
-    if not out.dtype.is_floating_point:
-        return  # packed exponents are integers, of which autograd knows nothing
+    of_integers = name == "scale_layout_new" or "topk" in name
+    out = next(x for x in flat(call(*needing)) if x.dtype.is_floating_point or of_integers)
+    if of_integers:
+        assert not out.requires_grad
+        return  # packed exponents and indices are integers, of which autograd knows nothing
     assert out.requires_grad
     with pytest.raises(finegemm.Unsupported, match=r"has no gradient.* call finegemm\.torch\.linear or"):
         out.float().sum().backward()
@@ -194,6 +199,37 @@ def test_scores_and_products_before_a_norm_are_written_where_out_says(device):
         assert same(out, ft.prenorm_gemm(x, weights, num_splits=slices))
     with pytest.raises(finegemm.InvalidArgument, match="out: is written to, which autograd does not see"):
         ft.prenorm_gemm(x, weights.requires_grad_(), out=out, num_splits=3)
+
+
+def test_what_is_selected_is_written_where_out_says(device):
+    rows, pages = (*indexer(device), [3] * 70, [9] * 70), (*paged(device), [5, 64], TABLE.to(device))
+    numbers = (values(device, 70, 80),)
+    for select, given in ((ft.topk, numbers), (ft.mqa_topk, rows), (ft.paged_mqa_topk, pages)):
+        indices = select(*given, 4, sorted=True)
+        out, best = torch.zeros_like(indices), torch.zeros(indices.shape, device=device)
+        bins = torch.zeros(len(indices), 256, dtype=torch.int32, device=device)
+        assert select(*given, out=out, values=best, histogram=bins, sorted=True) is out and torch.equal(out, indices)
+        found = select(*given, 4, values=torch.zeros_like(best), sorted=True)
+        assert torch.equal(found, indices) and torch.equal(best, best.sort(descending=True).values)
+        only = torch.zeros_like(bins)
+        assert select(*given, 0, histogram=only) is only and torch.equal(only, bins)
+        for k, wrong in ((None, "k: must be given where out is not"), (0, "k: is 0, which is for a histogram alone")):
+            with pytest.raises(finegemm.InvalidArgument, match=wrong):
+                select(*given, k)
+    logits = torch.zeros(70, 80, device=device)
+    ft.mqa_topk(*rows, 4, logits=logits)
+    assert torch.equal(logits, ft.mqa_logits(*rows))
+    with pytest.raises(finegemm.InvalidArgument, match="out: is written to, which autograd does not see"):
+        ft.topk(numbers[0].requires_grad_(), 4, histogram=only)
+
+
+def test_what_is_written_is_part_of_a_graph(device):
+    def select(x):
+        best = x.new_empty(x.shape[0], 5)
+        return ft.topk(x, 5, values=best, ends=[80] * 70), best
+
+    x = values(device, 70, 80)
+    assert same(torch.compile(select, fullgraph=True, backend="aot_eager")(x), select(x))
 
 
 def test_a_layer_of_experts_is_written_where_out_says_and_keeps_leading_dimensions(device):

@@ -49,6 +49,25 @@ constexpr void topk_options(const Visit& visit, Structs&... options) {
     visit("pdl", options.pdl...);
 }
 
+/// Fields of a call of a selection.
+template <typename Visit, typename... Structs>
+constexpr void topk_fields(const Visit& visit, Structs&... shapes) {
+    visit("k", shapes.k...);
+    visit("paged", shapes.paged...);
+    visit("requests", shapes.requests...);
+    visit("queries", shapes.queries...);
+    visit("keys", shapes.keys...);
+    visit("heads", shapes.heads...);
+    visit("dim", shapes.dim...);
+    visit("page_size", shapes.page_size...);
+    visit("relu", shapes.relu...);
+    visit("form", shapes.form...);
+    visit("logits", shapes.logits...);
+    visit("histogram", shapes.histogram...);
+    visit("sorted", shapes.sorted...);
+    visit("num_sms", shapes.num_sms...);
+}
+
 /// Fields of a call of an indexer's scores.
 template <typename Visit, typename... Structs>
 constexpr void mqa_fields(const Visit& visit, Structs&... shapes) {

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/bench/scores.h"
+#include "cli/bench/indexer/scores.h"
 #include "cli/support.h"
 #include "support/error_of.h"
 

@@ -7,8 +7,9 @@
 #include <functional>
 #include <random>
 
+#include "cli/bench/indexer/scores.h"
+#include "cli/bench/indexer/selection.h"
 #include "cli/bench/prenorm.h"
-#include "cli/bench/scores.h"
 #include "cli/bench/shapes.h"
 #include "cli/files/checkpoint.h"
 #include "cli/files/file_region.h"
@@ -190,6 +191,16 @@ TEST(Fuzz, LinesOfScores) {
                       std::string::npos)
                 << x;
         });
+}
+
+TEST(Fuzz, LinesOfSelections) {
+    fuzz({"topk 2048 of 4096x32768 sorted histogram", "mqa_topk 7 of 20x90 8x32 abs logits untouched",
+          "paged_mqa_topk 0 of 256x2x8192 64x128 page16 exact histogram"},
+         {Errc::InvalidArgument}, [](const std::string& x, Mutator&) {
+             const TopkShape shape = cli::parse_selection(x);
+             ASSERT_TRUE(cli::is_selection(x)) << x;
+             ASSERT_NE(explain(shape, "h200").find("\"FineGEMM_topk_c"), std::string::npos) << x;
+         });
 }
 
 TEST(Fuzz, LinesOfProductsBeforeANorm) {

@@ -21,6 +21,7 @@ from .indexer import mqa_logits, paged_mqa_logits
 from .layers import GroupedLinear, Linear, QuantizedGroupedLinear, QuantizedLinear
 from .models import convert_to_serving, convert_to_training, load_checkpoint
 from .prenorm import prenorm_gemm
+from .selection import mqa_topk, paged_mqa_topk, topk
 
 __all__ = [
     "GroupedLinear",
@@ -40,7 +41,9 @@ __all__ = [
     "load_checkpoint",
     "moe",
     "mqa_logits",
+    "mqa_topk",
     "paged_mqa_logits",
+    "paged_mqa_topk",
     "prenorm_gemm",
     "quantize_blocks",
     "quantize_columns",
@@ -48,4 +51,5 @@ __all__ = [
     "quantize_weight",
     "quantize_weights",
     "scale_layout",
+    "topk",
 ]

@@ -127,4 +127,27 @@ Object paged_mqa_topk_into(const Imports& imports, Context& context, Arguments& 
     return run(&paged_mqa_topk, context, args, tensors, given, selected);
 }
 
+Object explain_topk_text(const Imports&, PyObject* keywords) {
+    Arguments given(keywords);
+    TopkShape shape;
+    std::optional<int64_t> requests, heads, dim;
+    std::string device;
+    given.take("requests", requests);
+    given.take("heads", heads);
+    given.take("dim", dim);
+    given.take("device", device);
+    topk_fields(
+        [&](std::string_view name, auto& member) {
+            if (name != "paged" && name != "requests" && name != "heads" && name != "dim")
+                given.take(name.data(), member);
+        },
+        shape);
+    given.check_all_taken();
+    shape.paged = requests.has_value();
+    shape.requests = requests.value_or(1);
+    shape.heads = heads.value_or(0), shape.dim = dim.value_or(0);
+    const std::string text = explain(shape, device);
+    return Object(PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size())));
+}
+
 }  // namespace finegemm::python

@@ -15,4 +15,7 @@ Object topk_into(const Imports& imports, Context& context, Arguments& given);
 Object mqa_topk_into(const Imports& imports, Context& context, Arguments& given);
 Object paged_mqa_topk_into(const Imports& imports, Context& context, Arguments& given);
 
+/// JSON text. `keywords`: all arguments of `explain_topk` in Python.
+Object explain_topk_text(const Imports&, PyObject* keywords);
+
 }  // namespace finegemm::python

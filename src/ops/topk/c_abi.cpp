@@ -76,3 +76,14 @@ int32_t finegemm_paged_mqa_topk(finegemm_context* context, const finegemm_paged_
                        to_options(options));
     });
 }
+
+int32_t finegemm_explain_topk(const finegemm_topk_shape* shape, char* buffer, size_t capacity, size_t* needed,
+                              finegemm_error* error) {
+    return guarded(error, [&] {
+        require(shape, "shape");
+        const finegemm_topk_shape given = known_part(*shape, "shape");
+        TopkShape known;
+        topk_fields([](const char* name, const auto& from, auto& to) { take(name, from, to); }, given, known);
+        put_text(explain(known, given.device ? given.device : ""), buffer, capacity, needed);
+    });
+}

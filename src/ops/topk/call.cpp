@@ -21,6 +21,10 @@ std::string text_of(const TopkOutputs& out, const TopkOptions& options) {
     return fmt::format("{}{}", out.indices.cols > 0 && options.sorted ? " sorted" : "",
                        is_given(out.histogram) ? " histogram" : "");
 }
+std::string text_of(const Matrix& logits, LogitsForm form) {
+    if (!is_given(logits)) return {};
+    return form == LogitsForm::Untouched ? " logits untouched" : " logits";
+}
 
 const char* text_of(Relu relu) { return relu == Relu::Exact ? "exact" : "abs"; }
 
@@ -35,6 +39,18 @@ int64_t PagedMqaTopkCall::width() const {
 
 MqaOptions for_logits(const TopkOptions& o) {
     return {.form = o.form, .relu = o.relu, .stream = o.stream, .num_sms = o.num_sms, .pdl = o.pdl, .poll = o.poll};
+}
+
+MqaShape logits_shape(const TopkShape& s) {
+    return {.paged = s.paged,
+            .requests = s.requests,
+            .queries = s.queries,
+            .keys = s.keys,
+            .heads = s.heads,
+            .dim = s.dim,
+            .page_size = s.page_size,
+            .form = s.logits ? s.form : LogitsForm::Untouched,
+            .relu = s.relu};
 }
 
 MqaCall logits_call(const MqaTopkCall& call, const MqaOptions& options) {
@@ -85,17 +101,18 @@ std::string text_of(const TopkCall& call) {
 }
 
 std::string text_of(const MqaTopkCall& call) {
-    return fmt::format("mqa_topk {} of {}x{} {}x{} {}{}", call.out.indices.cols, call.rows(), call.k.rows,
+    return fmt::format("mqa_topk {} of {}x{} {}x{} {}{}{}", call.out.indices.cols, call.rows(), call.k.rows,
                        call.q.matrix.rows, call.q.matrix.cols, text_of(call.options.relu),
-                       text_of(call.out, call.options));
+                       text_of(call.out, call.options), text_of(call.logits, call.options.form));
 }
 
 std::string text_of(const PagedMqaTopkCall& call) {
     const MqaOptions options;
     const PagedMqaCall logits = logits_call(call, options);
-    return fmt::format("paged_mqa_topk {} of {}x{}x{} {}x{} page{} {}{}", call.out.indices.cols, logits.requests(),
+    return fmt::format("paged_mqa_topk {} of {}x{}x{} {}x{} page{} {}{}{}", call.out.indices.cols, logits.requests(),
                        logits.queries_each(), call.width(), logits.heads(), logits.dim(), logits.page_size(),
-                       text_of(call.options.relu), text_of(call.out, call.options));
+                       text_of(call.options.relu), text_of(call.out, call.options),
+                       text_of(call.logits, call.options.form));
 }
 
 }  // namespace finegemm

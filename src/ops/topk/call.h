@@ -45,10 +45,12 @@ inline bool is_given(const ConstMatrix& x) { return x.data || x.rows != 0 || x.c
 MqaCall logits_call(const MqaTopkCall& call, const MqaOptions& options);
 PagedMqaCall logits_call(const PagedMqaTopkCall& call, const MqaOptions& options);
 MqaOptions for_logits(const TopkOptions& options);
+/// The logits of such a call: those that are asked for, or those of a step.
+MqaShape logits_shape(const TopkShape& shape);
 
 /// "topk 2048 of 4096x32768 sorted histogram"
 std::string text_of(const TopkCall& call);
-/// "mqa_topk 2048 of 4096x32768 64x128 exact": k, then as of mqa_logits.
+/// "mqa_topk 2048 of 4096x32768 64x128 exact sorted histogram logits untouched": k, then as of mqa_logits.
 std::string text_of(const MqaTopkCall& call);
 /// "paged_mqa_topk 2048 of 256x2x8192 64x128 page64 exact"
 std::string text_of(const PagedMqaTopkCall& call);

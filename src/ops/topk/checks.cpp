@@ -88,8 +88,8 @@ void check_logits(const Matrix& logits, int64_t rows, int64_t cols) {
                cols);
 }
 
-void check_form(const TopkOptions& options) {
-    if (options.form == LogitsForm::Compressed)
+void check_form(LogitsForm form) {
+    if (form == LogitsForm::Compressed)
         reject("form", "is compressed, but indices are of keys; pass 0 (filled) or 1 (untouched)");
 }
 
@@ -97,7 +97,7 @@ template <typename SomeCall>
 void check_call(const SomeCall& call, int64_t logits_cols) {
     const MqaOptions options = for_logits(call.options);
     const auto logits = logits_call(call, options);
-    check_form(call.options);
+    check_form(call.options.form);
     check_mqa_operands(logits);
     check_outputs(call.out, call.rows());
     check_logits(call.logits, call.rows(), logits_cols);
@@ -110,9 +110,6 @@ void check_topk(const TopkCall& call) {
     const Argument logits{"logits", call.logits}, starts{"starts", call.starts}, ends{"ends", call.ends};
     logits.check_dtype(DType::F32, "convert it");
     logits.check_extents();
-    if (call.rows() > INT32_MAX || call.logits.cols > INT32_MAX)
-        reject("logits", "has shape [{}, {}], must be within {} each way; split it", call.rows(), call.logits.cols,
-               INT32_MAX);
     logits.check_pointer(call.logits.device.type == DeviceType::Cuda ? kNumber : 1);
     logits.check_rows(1);
     check_bounds(starts, call.rows(), logits);
@@ -134,6 +131,20 @@ void check_topk(const PagedMqaTopkCall& call) {
     if (call.keys > 0 && is_given(call.logits))
         reject("keys", "is {}, but logits are asked for, whose columns they are; leave it out", call.keys);
     check_call(call, -1);
+}
+
+void check_topk(const TopkShape& shape) {
+    if (shape.k < 0 || shape.k > kTopkMost)
+        reject("k", "is {}, must be from 1 to {}, or 0 for histograms alone; pass the columns of indices", shape.k,
+               kTopkMost);
+    if (shape.k == 0 && !shape.histogram)
+        reject("k", "is 0, and histograms are not asked for, so nothing is written; pass one of both");
+    check_form(shape.form);
+    plan::check_num_sms(shape.num_sms);
+    if (!shape.of_numbers()) return check_mqa(logits_shape(shape));
+    for (const auto& [name, x] : {std::pair("queries", shape.queries), {"keys", shape.keys}})
+        if (x < 1 || x > INT32_MAX) reject(name, "is {}, must be from 1 to {}; pass that of the call", x, INT32_MAX);
+    if (shape.logits) reject("logits", "are asked for, but without heads they are what is selected from; leave it out");
 }
 
 }  // namespace finegemm

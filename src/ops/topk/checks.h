@@ -9,5 +9,6 @@ namespace finegemm {
 void check_topk(const TopkCall& call);
 void check_topk(const MqaTopkCall& call);
 void check_topk(const PagedMqaTopkCall& call);
+void check_topk(const TopkShape& shape);
 
 }  // namespace finegemm

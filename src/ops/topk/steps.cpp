@@ -120,6 +120,13 @@ void run(Backend& backend, const SomeCall& call, void* memory) {
 
 }  // namespace
 
+TopkSteps steps_of(const TopkShape& shape) {
+    const int64_t unit = shape.paged ? shape.queries : kQueriesAtLeast;
+    const Split split = Split::of(shape.rows(), unit, shape.keys, shape.logits);
+    const int64_t rows = std::min(shape.rows(), split.step());
+    return {(shape.rows() + rows - 1) / rows, rows, shape.logits ? 0 : split.bytes(shape.keys)};
+}
+
 int64_t memory_of(const MqaTopkCall& call) { return is_given(call.logits) ? 0 : split_of(call).bytes(call.k.rows); }
 int64_t memory_of(const PagedMqaTopkCall& call) {
     return is_given(call.logits) ? 0 : split_of(call).bytes(call.width());

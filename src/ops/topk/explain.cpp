@@ -1,0 +1,59 @@
+// Which kernel a selection takes, and why. Layer api.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <finegemm/topk.h>
+
+#include "api/explained_device.h"
+#include "ops/topk/checks.h"
+#include "ops/topk/hopper.h"
+#include "ops/topk/source.h"
+#include "ops/topk/steps.h"
+
+namespace finegemm {
+
+namespace {
+
+std::string why_ctas(int64_t rows, int64_t columns, const TopkConfig& c, uint32_t sms) {
+    const int64_t held = int64_t{c.ctas} * TopkConfig::held_columns();
+    const std::string keep = fmt::format("a cluster of {} keeps {} columns in shared memory", c.ctas, held);
+    if (columns > held) return keep + fmt::format(", and loads {} again for each pass", columns - held);
+    if (c.ctas == 1 || columns > held / 2) return keep + ", which is all of a row";
+    return keep + fmt::format("; fewer would hold {}, but {} rows would leave some of {} SMs idle", columns, rows, sms);
+}
+
+std::string why_steps(const TopkShape& shape, const TopkSteps& steps) {
+    if (shape.logits) return "logits of all queries are asked for: one launch computes them, one selects";
+    return fmt::format(
+        "logits of {} queries at once take {:.4g} MiB: of {} queries that is {} {}, each of two launches", steps.rows,
+        static_cast<double>(steps.bytes) / (1 << 20), shape.rows(), steps.count, steps.count == 1 ? "step" : "steps");
+}
+
+}  // namespace
+
+std::string explain(const TopkShape& shape, const std::string& device) {
+    check_topk(shape);
+    const plan::DeviceSpec spec = explained_device(device);
+    const auto limit = static_cast<uint32_t>(shape.num_sms);
+    const uint32_t sms = limit > 0 ? std::min(limit, spec.sms) : spec.sms;
+    const TopkSteps steps = shape.of_numbers() ? TopkSteps{1, shape.rows(), 0} : steps_of(shape);
+    const TopkConfig c = topk_config(steps.rows, shape.keys, sms);
+    nlohmann::ordered_json out = {{"device", spec.name},
+                                  {"kernel", jit::source_of(c).entry},
+                                  {"why", nlohmann::ordered_json::array({why_ctas(steps.rows, shape.keys, c, sms)})},
+                                  {"config",
+                                   {{"cluster", c.ctas},
+                                    {"threads", TopkConfig::threads()},
+                                    {"held_columns", TopkConfig::held_columns()},
+                                    {"smem_bytes", TopkConfig::smem_bytes()}}}};
+    if (shape.of_numbers()) return out.dump(2);
+    out["logits"] = nlohmann::ordered_json::parse(explain(logits_shape(shape)));
+    out["steps"] = {{"count", steps.count}, {"rows", steps.rows}, {"bytes", steps.bytes}};
+    out["why"].push_back(why_steps(shape, steps));
+    out["why"].push_back("logits are of " + out["logits"]["kernel"].get<std::string>());
+    return out.dump(2);
+}
+
+}  // namespace finegemm
