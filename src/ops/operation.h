@@ -22,7 +22,7 @@ namespace finegemm {
 /// `check_numbers` where a call has numbers to look at.
 using Operation =
     std::variant<QuantizeCall, QuantizeColumnsCall, ScaleLayoutCall, MqaCall, PagedMqaCall, PagedMqaScheduleCall,
-                 PrenormCall, SwigluCall, RouteCall, SlotsCall, PermuteCall, CombineCall, MoeCall, EpMoeCall, TopkCall,
-                 MqaTopkCall, PagedMqaTopkCall, FourBitCall>;
+                 PrenormCall, SwigluCall, RouteCall, SlotsCall, PermuteCall, CombineCall, MoeCall, EpMoeCall, PullCall,
+                 PushCall, TopkCall, MqaTopkCall, PagedMqaTopkCall, FourBitCall>;
 
 }  // namespace finegemm
