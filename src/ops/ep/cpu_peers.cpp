@@ -31,7 +31,7 @@ struct Segments {
 };
 
 /// What a rank has for each other, whether it fits or not; and offsets of its own choices for it.
-void announce(const PullParams& p) {
+void publish(const PullParams& p) {
     const PeerView& v = p.peers;
     const auto* const offsets = v.at<int32_t>(v.rank, v.places.offsets);
     for (uint32_t r = 0; r < v.ranks; ++r) {
@@ -81,7 +81,7 @@ void run_on_cpu(const PullCall& call, ThreadPool& pool) {
     const PullParams& p = call.params;
     const PeerView& v = p.peers;
     PeerHeader& own = *v.header(v.rank);
-    announce(p);
+    publish(p);
     comm::wait_for_words(call.group, {own.ready, v.ranks}, generation_of(v), v.experts);
     const Segments segments(v);
     for (uint32_t e = 0; e <= v.experts; ++e) store(p.numbers, e, segments.here[size_t{e} * v.ranks]);

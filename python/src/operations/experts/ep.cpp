@@ -17,7 +17,7 @@ namespace finegemm::python {
 
 namespace {
 
-// Of capsules.
+// Names of capsules.
 constexpr const char *kName = "finegemm.ep.Communicator", *kMemory = "finegemm.ep.PeerMemory";
 
 Object capsule_of(Communicator made) {
