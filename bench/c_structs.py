@@ -18,6 +18,7 @@ TYPES: dict[str, Any] = {
     "int32_t*": ctypes.c_void_p,
     "finegemm_poll": ctypes.c_void_p,
     "finegemm_log": ctypes.c_void_p,
+    "finegemm_peer_memory*": ctypes.c_void_p,
     "float": ctypes.c_float,
     "double": ctypes.c_double,
 }

@@ -43,12 +43,26 @@ FINEGEMM_C_API int32_t finegemm_communicator_wait(finegemm_communicator* communi
 /* Ends it, here and, of threads, for all. */
 FINEGEMM_C_API void finegemm_communicator_end(finegemm_communicator* communicator);
 
+/* Memory of all ranks that each of them reaches: with it rows travel without messages. */
+typedef struct finegemm_peer_memory finegemm_peer_memory;
+
+/* Returns when all ranks have called it. `most`: its tokens are the most that any rank passes in a call. */
+FINEGEMM_C_API int32_t finegemm_peer_memory_create(finegemm_communicator* communicator, const finegemm_moe_shape* most,
+                                                   finegemm_peer_memory** memory, finegemm_error* error);
+/* Null is ignored. When calls of all ranks with it have ended. */
+FINEGEMM_C_API void finegemm_peer_memory_destroy(finegemm_peer_memory* memory);
+/* Whether all ranks reach that of all, 1 or 0: where they do not, calls exchange messages. */
+FINEGEMM_C_API int32_t finegemm_peer_memory_is_reached(const finegemm_peer_memory* memory);
+/* That each rank has taken. */
+FINEGEMM_C_API int64_t finegemm_peer_memory_bytes(const finegemm_peer_memory* memory);
+
 /* What of a call is about ranks. */
 typedef struct finegemm_ep_options {
     uint32_t struct_size;
-    int32_t reserved;       /* 0 */
-    int64_t capacity;       /* rows from each rank to each other; 0: as many as are chosen */
-    finegemm_matrix counts; /* [1, ranks] i32, written; without a pointer: none */
+    int32_t reserved;             /* 0 */
+    int64_t capacity;             /* rows from each rank to each other; 0: as many as are chosen */
+    finegemm_matrix counts;       /* [1, ranks] i32, written; without a pointer: none */
+    finegemm_peer_memory* memory; /* of this communicator, for calls with a capacity; null: messages */
 } finegemm_ep_options;
 
 /* `layer.first` is 0. `how` and `options` may be null. */

@@ -60,11 +60,38 @@ private:
     std::unique_ptr<comm::Group> group_;
 };
 
+struct PeerMemoryState;
+
+/// Memory of all ranks of a communicator that each of them reaches: with it rows of a layer travel without messages.
+/// Layers whose calls are in flight together have one each. It goes when calls of all ranks with it have ended.
+class FINEGEMM_API PeerMemory {
+public:
+    /// Returns when all ranks have called it. `most`: tokens are the most that any rank passes in a call, the same
+    /// number on all; k, H, I and E are those of calls. There are at most 64 ranks. Ranks of threads reach each other;
+    /// GPUs do on one host, by peer access or, of other processes, by CUDA's names of memory. Throws Error:
+    /// InvalidArgument, Driver, Peer.
+    PeerMemory(Communicator& communicator, const MoeShape& most);
+    ~PeerMemory();
+    PeerMemory(PeerMemory&&) noexcept;
+    PeerMemory& operator=(PeerMemory&&) noexcept;
+
+    /// Whether all ranks reach that of all. Where they do not, calls exchange messages.
+    bool is_reached() const;
+    /// That each rank has taken.
+    int64_t bytes() const;
+
+    const PeerMemoryState& state() const { return *state_; }
+
+private:
+    std::unique_ptr<PeerMemoryState> state_;
+};
+
 struct EpOptions {
     int64_t capacity = 0;  ///< rows from each rank to each other, the same on all ranks. 0: as many as are chosen, of
                            ///< which ranks tell each other first: the call waits for the GPU, and no graph captures it
     Matrix counts{};       ///< [1, ranks] i32, contiguous: written, how many rows this rank has for each; above
                            ///< `capacity` they did not fit. May be left out
+    PeerMemory* memory = nullptr;  ///< of this communicator, for calls with a capacity: takes the place of messages
 };
 
 /// The layer of `moe`, whose experts are those of all ranks: E of `layer` have the ids from rank * E on, so that first

@@ -11,7 +11,7 @@ from finegemm.context import Context, default_handle, handle_of
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-__all__ = ["Communicator", "communicator_id", "moe", "workspace_bytes"]
+__all__ = ["Communicator", "PeerMemory", "communicator_id", "moe", "workspace_bytes"]
 
 
 def _options(timeout: float, nccl_path: str | None) -> dict[str, Any]:
@@ -98,6 +98,32 @@ class Communicator:
         _native.communicator_end(self.handle)
 
 
+class PeerMemory:
+    """Memory of all ranks of a communicator that each of them reaches: with it rows travel without messages.
+
+    Returns when all ranks have called it. tokens: the most that any rank passes in a call, the same number on all;
+    choices, hidden, intermediate and experts: k, H, I and E of calls, E on each rank. There are at most 64 ranks. Ranks
+    of threads reach each other; GPUs of one host where they have peer access, also from different processes. reached:
+    whether all do; where they do not, calls exchange messages. bytes: that each rank has taken. Layers whose calls are
+    in flight together have one each; it goes when calls of all ranks with it have ended. InvalidArgument, DriverError,
+    PeerError.
+    """
+
+    def __init__(
+        self,
+        communicator: Communicator,
+        tokens: int,
+        choices: int,
+        hidden: int,
+        intermediate: int,
+        experts: int,
+    ) -> None:
+        shape = {"tokens": tokens, "choices": choices, "hidden": hidden, "intermediate": intermediate}
+        self.communicator = communicator  # which goes after it
+        self.handle = _native.peer_memory(communicator.handle, shape | {"experts": experts})
+        self.reached, self.bytes = _native.peer_memory_facts(self.handle)
+
+
 @native
 def moe(
     communicator: Communicator,
@@ -112,6 +138,7 @@ def moe(
     *,
     capacity: int = 0,
     counts: Tensor | None = None,
+    memory: PeerMemory | None = None,
     x_scales: Tensor | None = None,
     gate_limit: float = 0.0,
     gate_alpha: float = 1.0,
@@ -139,7 +166,9 @@ def moe(
     capacity: rows from each rank to each other, the same on all ranks; nothing waits for the GPU then, and a CUDA graph
     may capture the call. A choice that does not fit makes its token NaN; check_values, which waits for the result,
     raises InvalidArgument that names the rank. 0: as many as are chosen, which ranks tell each other first: the call
-    waits for the GPU. counts: int32 [ranks], written: how many rows this rank has for each, fitting or not. workspace:
+    waits for the GPU. counts: int32 [ranks], written: how many rows this rank has for each, fitting or not. memory:
+    of this communicator, for calls with a capacity: takes the place of messages between ranks on the CPU; GPUs exchange
+    messages all the same. workspace:
     uint8 [n], n of workspace_bytes, where there is a capacity. Others: as of finegemm.moe. PeerError where a rank does
     not come.
     """

@@ -48,6 +48,25 @@ def test_each_rank_has_the_bits_of_one_that_has_all_experts(capacity):
         np.testing.assert_array_equal(out.view(np.uint16), wanted.view(np.uint16))
 
 
+def test_memory_of_all_ranks_takes_the_place_of_messages():
+    every = weights(3)
+
+    def one(c):
+        x, ids, odds = tokens((5, 0, 2)[c.rank], 3, c.rank)
+        memory = ep.PeerMemory(c, 6, CHOICES, HIDDEN, PAIRS, EXPERTS)
+        assert memory.reached and memory.bytes > 6 * CHOICES * HIDDEN * 2
+        mine = [w[c.rank * EXPERTS : (c.rank + 1) * EXPERTS] for w in every]
+        outs = [ep.moe(c, x, ids, *mine, odds, capacity=15, memory=memory) for _ in range(3)]
+        more = np.zeros((7, HIDDEN), BF16)
+        with pytest.raises(finegemm.InvalidArgument, match="x: has 7 tokens, but memory was made for at most 6"):
+            ep.moe(c, more, np.zeros((7, CHOICES), int), *mine, capacity=15, memory=memory)
+        return [*outs, finegemm.moe(x, ids, *every, odds)]
+
+    for *outs, wanted in on_ranks(one, ep.Communicator.of_threads(3)):
+        for out in outs:
+            np.testing.assert_array_equal(out.view(np.uint16), wanted.view(np.uint16))
+
+
 def test_tokens_that_do_not_fit_are_nan_and_named_when_values_are_checked():
     every = weights(1)
     x, ids, odds = tokens(4, 1, 0)

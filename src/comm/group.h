@@ -40,6 +40,23 @@ struct AllToAll {
     Arrivals arrivals = {};
 };
 
+/// Memory of each rank, as this one reaches it. Its own, zero at first, lasts as long as this.
+class PeerTable {
+public:
+    virtual ~PeerTable() = default;
+    PeerTable(const PeerTable&) = delete;
+    PeerTable& operator=(const PeerTable&) = delete;
+
+    void* of(int rank) const { return of_[static_cast<size_t>(rank)]; }
+    /// Whether all ranks reach that of all.
+    bool is_whole() const { return whole_; }
+
+protected:
+    explicit PeerTable(int ranks) : of_(static_cast<size_t>(ranks)) {}
+    std::vector<void*> of_;  // null: not reached
+    bool whole_ = false;
+};
+
 /// One rank's end of it. All ranks make the same calls in the same order. A group in which a rank does not come has
 /// ended: each call throws Error(Peer) with the first reason, here and on the ranks that are left.
 class Group {
@@ -53,6 +70,7 @@ public:
     int rank() const { return rank_; }
     int ranks() const { return ranks_; }
     Device device() const { return device_; }
+    Seconds timeout() const { return timeout_; }
 
     /// Message r goes to rank r, place r takes that of rank r: its bytes are known on both sides. On a GPU it is
     /// queued.
@@ -61,13 +79,17 @@ public:
     virtual void mark_missing(void* words, size_t bytes, Stream stream) = 0;
     /// Copies memory of the device to the host behind what is queued, and waits for it.
     virtual void fetch(void* to, const void* from, size_t bytes, Stream stream) = 0;
+    /// Copies to memory of the device, and waits for it.
+    virtual void store(void* to, const void* from, size_t bytes) = 0;
+    /// Memory that ranks reach of each other: returns when all have called it with as many bytes, at most a number of
+    /// ranks at once that a word has bits.
+    virtual std::unique_ptr<PeerTable> share(size_t bytes) = 0;
+    /// Throws Error(Peer) where the group has ended.
+    virtual void check() = 0;
     /// Returns when what is queued has been done.
     virtual void wait(Stream stream) = 0;
     /// Ends the group for all ranks that can be told.
     virtual void end(const std::string& reason) noexcept = 0;
-
-protected:
-    Seconds timeout() const { return timeout_; }
 
 private:
     const int rank_, ranks_;

@@ -7,6 +7,7 @@
 
 #include <finegemm/error.h>
 
+#include "comm/cuda_table.h"
 #include "comm/nccl.h"
 
 namespace finegemm::nccl {
@@ -66,6 +67,24 @@ public:
         copy(to, from, bytes, stream);
     }
 
+    void store(void* to, const void* from, size_t bytes) override {
+        const cuda::CurrentDevice current(device_);
+        copy_to_device(reinterpret_cast<cuda::DevicePtr>(to), from, bytes);
+    }
+
+    std::unique_ptr<comm::PeerTable> share(size_t bytes) override {
+        const cuda::CurrentDevice current(device_);
+        auto table = std::make_unique<comm::CudaTable>(driver_, Group::device().index, rank(), ranks(), bytes, aside_);
+        table->reach(gather(table->address()));
+        table->agree(gather(uint8_t{table->reaches_all()}));
+        return table;
+    }
+
+    void check() override {
+        const std::scoped_lock lock(mutex_);
+        check_with_lock();
+    }
+
     void wait(Stream stream) override {
         driver_->check_process();
         const cuda::CurrentDevice current(device_);
@@ -103,7 +122,7 @@ private:
         if (last_) static_cast<void>(driver_->api.EventDestroy(last_));
         if (aside_) static_cast<void>(driver_->api.StreamDestroy(aside_));
     }
-    void check() const {
+    void check_with_lock() const {
         if (!reason_.empty()) throw Error(Errc::Peer, reason_);
     }
     /// What a query says when it is ready, or when the time is over.
@@ -127,7 +146,7 @@ private:
     }
     void send_and_receive(const comm::AllToAll& exchange) {
         const std::scoped_lock lock(mutex_);
-        check();
+        check_with_lock();
         arrivals_ = exchange.arrivals, experts_ = exchange.experts;
         library_->check(library_->api.GroupStart(), "ncclGroupStart", comm_);
         int result = kSuccess;  // a group that has begun must end, whatever is said in between
@@ -145,25 +164,42 @@ private:
         library_->check(ended, "ncclGroupEnd", comm_);
     }
     /// NCCL connects ranks at their first message, and waits on the host meanwhile: no later call does, nor a graph.
-    void connect() {
-        const auto all = static_cast<size_t>(ranks());
-        cuda::DevicePtr memory = 0;
-        driver_->check(driver_->api.MemAlloc(&memory, 2 * all), "cuMemAlloc");
-        std::vector<comm::Message> messages;
+    void connect() { static_cast<void>(gather(uint8_t{0})); }
+    /// What each rank has said.
+    template <typename T>
+    std::vector<T> gather(const T& mine) {
+        std::vector<T> all(static_cast<size_t>(ranks()));
+        const Staging staging(*driver_, (all.size() + 1) * sizeof mine);
+        const auto at = [&](size_t i) { return reinterpret_cast<void*>(staging.memory + i * sizeof mine); };
+        copy_to_device(staging.memory, &mine, sizeof mine);
+        const std::vector<comm::Message> messages(all.size(), {at(0), sizeof mine});
         std::vector<comm::Place> places;
-        for (size_t r = 0; r < all; ++r) {
-            messages.push_back({reinterpret_cast<const void*>(memory + r), 1});
-            places.push_back({reinterpret_cast<void*>(memory + all + r), 1});
-        }
+        for (size_t r = 0; r < all.size(); ++r) places.push_back({at(1 + r), sizeof mine});
         all_to_all({messages, places, aside_});
         wait(aside_);
-        driver_->check(driver_->api.MemFree(memory), "cuMemFree");
+        copy(all.data(), at(1), all.size() * sizeof mine, aside_);
+        return all;
+    }
+    /// Memory of the device for what ranks tell each other.
+    struct Staging {
+        Staging(const cuda::Driver& of, size_t bytes) : driver(of) {
+            driver.check(driver.api.MemAlloc(&memory, bytes), "cuMemAlloc");
+        }
+        ~Staging() { static_cast<void>(driver.api.MemFree(memory)); }
+        Staging(const Staging&) = delete;
+        Staging& operator=(const Staging&) = delete;
+        const cuda::Driver& driver;
+        cuda::DevicePtr memory = 0;
+    };
+    void copy_to_device(cuda::DevicePtr to, const void* from, size_t bytes) {
+        driver_->check(driver_->api.MemcpyHtoDAsync(to, from, bytes, aside_), "cuMemcpyHtoDAsync");
+        driver_->check(driver_->api.StreamSynchronize(aside_), "cuStreamSynchronize");
     }
     void look_for_errors() {
         int state = kSuccess;
         {
             const std::scoped_lock lock(mutex_);
-            check();
+            check_with_lock();
             library_->check(library_->api.CommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", comm_);
         }
         if (state != kSuccess && state != kInProgress)

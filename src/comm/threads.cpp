@@ -1,6 +1,7 @@
 // Ranks that are threads of one process. Layer comm.
 #include "comm/threads.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -13,10 +14,21 @@ namespace finegemm::comm {
 
 namespace {
 
+using Memory = std::shared_ptr<std::byte>;
+
+/// Zeros, from a line of 256 bytes on, as a GPU's memory begins.
+Memory memory_of(size_t bytes) {
+    struct alignas(256) Line {
+        std::byte first{}, others[255]{};
+    };
+    const auto lines = std::make_shared<Line[]>(bytes / sizeof(Line) + 1);
+    return {lines, &lines[0].first};
+}
+
 /// Where the threads of a group meet.
 class Meeting {
 public:
-    explicit Meeting(int ranks) : here_(static_cast<size_t>(ranks)), messages_(static_cast<size_t>(ranks)) {}
+    explicit Meeting(int ranks) : here_(static_cast<size_t>(ranks)), messages_(here_.size()), memory_(here_.size()) {}
 
     /// Returns when all ranks have come. Their messages can be read until this rank calls leave.
     void enter(int rank, std::span<const Message> messages, int64_t experts, Seconds timeout) {
@@ -40,9 +52,30 @@ public:
     const Message& message(int from, int to) const {
         return messages_[static_cast<size_t>(from)][static_cast<size_t>(to)];
     }
+    void show(int rank, Memory memory, size_t bytes) {
+        const std::scoped_lock lock(mutex_);
+        memory_[static_cast<size_t>(rank)] = {std::move(memory), bytes};
+    }
+    /// What all have shown.
+    std::vector<Memory> shown(size_t bytes) {
+        const std::scoped_lock lock(mutex_);
+        std::vector<Memory> all;
+        for (const auto& [memory, its_bytes] : memory_) {
+            if (its_bytes != bytes)
+                end_with_lock(
+                    fmt::format("memory: rank {} has {} bytes, another rank {}; all ranks pass the same shape",
+                                all.size(), its_bytes, bytes));
+            all.push_back(memory);
+        }
+        return all;
+    }
     void end(const std::string& reason) {
         const std::scoped_lock lock(mutex_);
         end_with_lock(reason);
+    }
+    void check_now() const {
+        const std::scoped_lock lock(mutex_);
+        check();
     }
 
 private:
@@ -69,14 +102,27 @@ private:
         return ranks;
     }
 
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::condition_variable changed_;
     uint64_t generation_ = 0;  // how often all have come or left: a rank may be back before others have woken up
     size_t count_ = 0;
     std::vector<bool> here_;
     std::vector<std::span<const Message>> messages_;
-    bool spoilt_ = false;  // the group had ended when all had come or left
-    std::string reason_;   // why the group has ended
+    std::vector<std::pair<Memory, size_t>> memory_;  // with its bytes
+    bool spoilt_ = false;                            // the group had ended when all had come or left
+    std::string reason_;                             // why the group has ended
+};
+
+/// The memory of all ranks is kept by each: one that waits no longer may leave while others still write.
+class ThreadTable final : public PeerTable {
+public:
+    explicit ThreadTable(std::vector<Memory> all) : PeerTable(static_cast<int>(all.size())), all_(std::move(all)) {
+        for (size_t r = 0; r < all_.size(); ++r) of_[r] = all_[r].get();
+        whole_ = true;
+    }
+
+private:
+    const std::vector<Memory> all_;
 };
 
 class ThreadGroup final : public Group {
@@ -95,10 +141,24 @@ public:
     }
     void mark_missing(void* words, size_t bytes, Stream) override { std::memset(words, 0xff, bytes); }
     void fetch(void* to, const void* from, size_t bytes, Stream) override { std::memcpy(to, from, bytes); }
+    void store(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+    std::unique_ptr<PeerTable> share(size_t bytes) override {
+        meeting_->show(rank(), memory_of(bytes), bytes);
+        meet();  // all have shown theirs
+        std::vector<Memory> all = meeting_->shown(bytes);
+        meet();  // all have taken what was shown
+        meeting_->show(rank(), nullptr, 0);
+        return std::make_unique<ThreadTable>(std::move(all));
+    }
+    void check() override { meeting_->check_now(); }
     void wait(Stream) override {}
     void end(const std::string& reason) noexcept override { meeting_->end(reason); }
 
 private:
+    void meet() {
+        meeting_->enter(rank(), {}, 0, timeout());
+        meeting_->leave(rank());
+    }
     void copy(int from, const Place& place) {
         const Message& message = meeting_->message(from, rank());
         if (message.bytes != place.bytes)

@@ -56,6 +56,8 @@ void resolve_all(const Resolver& resolve, Api& api) {
     resolve(api.CtxPushCurrent, "cuCtxPushCurrent", 4000);
     resolve(api.CtxPopCurrent, "cuCtxPopCurrent", 4000);
     resolve(api.CtxGetCurrent, "cuCtxGetCurrent", 4000);
+    resolve(api.CtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000);
+    resolve(api.DeviceCanAccessPeer, "cuDeviceCanAccessPeer", 4000);
     resolve(api.LibraryLoadData, "cuLibraryLoadData", 12000);
     resolve(api.LibraryUnload, "cuLibraryUnload", 12000);
     resolve(api.LibraryGetKernel, "cuLibraryGetKernel", 12000);
@@ -69,6 +71,9 @@ void resolve_all(const Resolver& resolve, Api& api) {
     resolve(api.MemsetD8Async, "cuMemsetD8Async", 3020);
     resolve(api.MemAlloc, "cuMemAlloc", 3020);
     resolve(api.MemFree, "cuMemFree", 3020);
+    resolve(api.IpcGetMemHandle, "cuIpcGetMemHandle", 4010);
+    resolve(api.IpcOpenMemHandle, "cuIpcOpenMemHandle", 11000);
+    resolve(api.IpcCloseMemHandle, "cuIpcCloseMemHandle", 4010);
     resolve(api.MemPoolCreate, "cuMemPoolCreate", 11020);
     resolve(api.MemPoolDestroy, "cuMemPoolDestroy", 11020);
     resolve(api.MemPoolSetAttribute, "cuMemPoolSetAttribute", 11020);

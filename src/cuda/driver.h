@@ -51,6 +51,12 @@ struct PoolProps {
 };
 inline constexpr int kReleaseThreshold = 4;  // CUmemPool_attribute
 
+/// CUipcMemHandle: names memory to other processes of the host.
+struct MemoryName {
+    char bytes[64] = {};
+};
+inline constexpr unsigned kLazyPeerAccess = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+
 /// CUlaunchConfig.
 struct LaunchConfig {
     uint32_t grid[3] = {1, 1, 1};
@@ -93,6 +99,8 @@ struct Api {
     Result (*CtxPushCurrent)(ContextHandle);
     Result (*CtxPopCurrent)(ContextHandle*);
     Result (*CtxGetCurrent)(ContextHandle*);
+    Result (*CtxEnablePeerAccess)(ContextHandle, unsigned flags);
+    Result (*DeviceCanAccessPeer)(int*, DeviceHandle, DeviceHandle peer);
     Result (*LibraryLoadData)(LibraryHandle*, const void*, void*, void*, unsigned, void*, void*, unsigned);
     Result (*LibraryUnload)(LibraryHandle);
     Result (*LibraryGetKernel)(KernelHandle*, LibraryHandle, const char*);
@@ -108,6 +116,9 @@ struct Api {
     Result (*MemsetD8Async)(DevicePtr, unsigned char value, size_t bytes, StreamHandle);
     Result (*MemAlloc)(DevicePtr*, size_t);
     Result (*MemFree)(DevicePtr);
+    Result (*IpcGetMemHandle)(MemoryName*, DevicePtr);
+    Result (*IpcOpenMemHandle)(DevicePtr*, MemoryName, unsigned flags);
+    Result (*IpcCloseMemHandle)(DevicePtr);
     Result (*MemPoolCreate)(PoolHandle*, const PoolProps*);
     Result (*MemPoolDestroy)(PoolHandle);
     Result (*MemPoolSetAttribute)(PoolHandle, int attribute, void* value);

@@ -283,6 +283,8 @@ void HopperBackend::run(const Operation& operation) {
             const cuda::CurrentDevice current(device_);
             if constexpr (std::is_same_v<decltype(call), const MoeCall&>) run_moe(call);
             else if constexpr (std::is_same_v<decltype(call), const EpMoeCall&>) run_ep_moe(call);
+            else if constexpr (requires { call.params.peers; })
+                throw Error(Errc::Unsupported, "memory: rows go through that of ranks on the CPU alone; leave it out");
             else if constexpr (requires { memory_of(call); }) run_topk(call);
             else start(call);
         },

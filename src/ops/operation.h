@@ -20,8 +20,9 @@ namespace finegemm {
 /// A call of one of them. A backend finds what it needs by overloads: `launch_of` and `source_of` of the launch's
 /// configuration on a GPU, `call_key` where keeping a launch pays, `run_on_cpu` on the CPU, `visit_numbers` and
 /// `check_numbers` where a call has numbers to look at.
-using Operation = std::variant<QuantizeCall, QuantizeColumnsCall, ScaleLayoutCall, MqaCall, PagedMqaCall,
-                               PagedMqaScheduleCall, PrenormCall, SwigluCall, RouteCall, SlotsCall, PermuteCall,
-                               CombineCall, MoeCall, EpMoeCall, TopkCall, MqaTopkCall, PagedMqaTopkCall, FourBitCall>;
+using Operation =
+    std::variant<QuantizeCall, QuantizeColumnsCall, ScaleLayoutCall, MqaCall, PagedMqaCall, PagedMqaScheduleCall,
+                 PrenormCall, SwigluCall, RouteCall, SlotsCall, PermuteCall, CombineCall, MoeCall, EpMoeCall, PullCall,
+                 PushCall, TopkCall, MqaTopkCall, PagedMqaTopkCall, FourBitCall>;
 
 }  // namespace finegemm

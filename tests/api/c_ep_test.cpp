@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstring>
 #include <thread>
 
 #include "api/ep_misuses.h"
@@ -11,7 +12,8 @@ namespace {
 
 // Programs were compiled with these.
 static_assert(sizeof(finegemm_communicator_id) == 128 && sizeof(finegemm_communicator_options) == 24);
-static_assert(sizeof(finegemm_ep_options) == 72 && offsetof(finegemm_ep_options, counts) == 16);
+static_assert(sizeof(finegemm_ep_options) == 80 && offsetof(finegemm_ep_options, memory) == 72 &&
+              offsetof(finegemm_ep_options, counts) == 16);
 
 /// The result of a call's tokens.
 std::vector<uint16_t> out_of(MoeCallInC& c) {
@@ -38,6 +40,22 @@ TEST(EpInC, HasTheBitsOfOneRank) {
         EXPECT_EQ(finegemm_ep_moe(context.get(), communicators[rank], &c.args, nullptr, &c.options, &c.error),
                   FINEGEMM_OK)
             << c.error.message;
+        finegemm_moe_shape most{};
+        most.struct_size = sizeof most;
+        most.tokens = c.kTokens, most.choices = static_cast<int32_t>(c.args.ids.cols), most.hidden = c.kHidden;
+        most.intermediate = c.args.down.matrix.cols, most.experts = 2;
+        finegemm_ep_options how{};
+        how.struct_size = sizeof how, how.capacity = c.kTokens * most.choices;
+        EXPECT_EQ(finegemm_peer_memory_create(communicators[rank], &most, &how.memory, &c.error), FINEGEMM_OK)
+            << c.error.message;
+        EXPECT_EQ(finegemm_peer_memory_is_reached(how.memory), 1);
+        EXPECT_GT(finegemm_peer_memory_bytes(how.memory), 0);
+        const std::vector<uint16_t> by_messages = out_of(c);
+        std::memset(c.args.out.data, 0x7f, c.kHidden * 2);
+        EXPECT_EQ(finegemm_ep_moe(context.get(), communicators[rank], &c.args, &how, &c.options, &c.error), FINEGEMM_OK)
+            << c.error.message;
+        EXPECT_EQ(out_of(c), by_messages);
+        finegemm_peer_memory_destroy(how.memory);
         EXPECT_EQ(finegemm_communicator_wait(communicators[rank], nullptr, &c.error), FINEGEMM_OK);
     };
     std::thread other(run, 1);

@@ -7,6 +7,7 @@
 #include <finegemm/ep.h>
 
 #include "comm/nccl.h"
+#include "ops/ep/call.h"
 #include "support/error_of.h"
 #include "support/mock_driver.h"
 #include "support/same_signature.h"
@@ -101,6 +102,33 @@ TEST_F(Nccl, TakesEachRankItsMessages) {
             received.assign(3, -1);
         }
     });
+}
+
+TEST_F(Nccl, HasMemoryThatItsRanksReachOfEachOther) {
+    for (const bool reached : {true, false}) {
+        mock->peer_access = reached;
+        on_ranks([&](Communicator& c) {
+            const PeerMemory memory(c, {.tokens = 5, .choices = 2, .hidden = 64, .intermediate = 64, .experts = 3});
+            EXPECT_EQ(memory.is_reached(), reached);
+            const comm::PeerTable& table = *memory.state().table;
+            for (int r = 0; r < 2; ++r) EXPECT_EQ(table.of(r) != nullptr, reached || r == c.rank());
+            auto* const own = static_cast<int*>(table.of(c.rank()));
+            if (c.rank() == 1) own[0] = 77;
+            const auto meet = [&] {
+                std::vector<int> sent{1, 2}, received(2);
+                const Two two(sent, received, {1, 1}, {1, 1});
+                c.group().all_to_all({two.messages, two.places});
+            };
+            meet();
+            if (reached && c.rank() == 0) {
+                EXPECT_EQ(*static_cast<int*>(table.of(1)), 77);
+            }
+            const auto order = peer_places(memory.state().most, 2).order;
+            for (int i = 0; i < 5; ++i) EXPECT_EQ(own[order / 4 + i], i);
+            meet();  // the other's memory is looked at until then
+        });
+    }
+    EXPECT_EQ(mock->allocations, 0);
 }
 
 TEST_F(Nccl, TurnsMulticastOffAndRefusesToHaveItOn) {

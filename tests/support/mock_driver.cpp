@@ -116,6 +116,18 @@ int cuCtxGetCurrent(Context** context) {
     *context = stack.empty() ? nullptr : stack.back();
     return entry.result;
 }
+int cuCtxEnablePeerAccess(Context* peer, unsigned flags) {
+    const Entry entry("cuCtxEnablePeerAccess");
+    if (entry.result) return entry.result;
+    if (stack.empty() || !peer || peer == stack.back()) return kInvalidContext;
+    return flags == 0 ? kSuccess : kInvalidValue;
+}
+int cuDeviceCanAccessPeer(int* can, int device, int peer) {
+    const Entry entry("cuDeviceCanAccessPeer");
+    if (!gpu_of(device) || !gpu_of(peer)) return kInvalidDevice;
+    *can = device != peer && state().peer_access;
+    return entry.result;
+}
 
 int cuLibraryLoadData(Library** library, const void* image, void*, void*, unsigned, void*, void*, unsigned) {
     const Entry entry("cuLibraryLoadData");
@@ -234,6 +246,11 @@ const Symbol kSymbols[] = {
     {"cuCtxPushCurrent", 4000, reinterpret_cast<void*>(&cuCtxPushCurrent_v2)},
     {"cuCtxPopCurrent", 4000, reinterpret_cast<void*>(&cuCtxPopCurrent_v2)},
     {"cuCtxGetCurrent", 4000, reinterpret_cast<void*>(&cuCtxGetCurrent)},
+    {"cuCtxEnablePeerAccess", 4000, reinterpret_cast<void*>(&cuCtxEnablePeerAccess)},
+    {"cuDeviceCanAccessPeer", 4000, reinterpret_cast<void*>(&cuDeviceCanAccessPeer)},
+    {"cuIpcGetMemHandle", 4010, reinterpret_cast<void*>(&cuIpcGetMemHandle)},
+    {"cuIpcOpenMemHandle", 11000, reinterpret_cast<void*>(&cuIpcOpenMemHandle_v2)},
+    {"cuIpcCloseMemHandle", 4010, reinterpret_cast<void*>(&cuIpcCloseMemHandle)},
     {"cuLibraryLoadData", 12000, reinterpret_cast<void*>(&cuLibraryLoadData)},
     {"cuLibraryUnload", 12000, reinterpret_cast<void*>(&cuLibraryUnload)},
     {"cuLibraryGetKernel", 12000, reinterpret_cast<void*>(&cuLibraryGetKernel)},
@@ -293,6 +310,7 @@ MOCK void mock_reset() {
     s.missing.clear();
     s.failures.clear();
     s.stub = s.capturing = false;
+    s.peer_access = true;
     s.resident_ctas = 2;
     s.resident_clusters = 60;
     s.resolved.clear();

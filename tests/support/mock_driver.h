@@ -109,14 +109,16 @@ struct State {
     std::set<std::string> missing;            // entry points that the driver does not have
     std::map<std::string, Failure> failures;  // by entry point
     bool stub = false;
-    bool capturing = false;  // a stream of the process is, in the strictest mode
+    bool capturing = false;   // a stream of the process is, in the strictest mode
+    bool peer_access = true;  // between GPUs
     int resident_ctas = 2, resident_clusters = 60;
     std::vector<std::string> resolved;  // entry points that were asked for
     std::vector<std::string> calls;
     std::vector<Launch> launches;
-    int libraries = 0;                                                    // loaded now
-    int events = 0, allocations = 0, pools = 0, streams = 0, graphs = 0;  // alive now
-    double clock_us = 0;                                                  // of the GPUs: what events record
+    int libraries = 0;  // loaded now
+    int events = 0, allocations = 0, pools = 0, streams = 0, graphs = 0,
+        opened = 0;                           // alive now
+    double clock_us = 0;                      // of the GPUs: what events record
     std::map<std::string, double> kernel_us;  // what a launch of this entry takes; others take a millisecond
 
     long count(const std::string& call) const {

@@ -34,6 +34,28 @@ inline int cuMemFree_v2(void* memory) {
     --state().allocations;
     return entry.result;
 }
+struct MemoryName {
+    char bytes[64];
+};
+/// The name is the address: processes of the mock's are pretended.
+inline int cuIpcGetMemHandle(MemoryName* name, void* memory) {
+    const Entry entry("cuIpcGetMemHandle");
+    std::memcpy(name->bytes, &memory, sizeof memory);
+    return entry.result;
+}
+inline int cuIpcOpenMemHandle_v2(void** to, MemoryName name, unsigned flags) {
+    const Entry entry("cuIpcOpenMemHandle");
+    if (entry.result) return entry.result;
+    if (stack.empty() || flags != 1) return kInvalidValue;
+    std::memcpy(to, name.bytes, sizeof *to);
+    ++state().opened;
+    return kSuccess;
+}
+inline int cuIpcCloseMemHandle(void*) {
+    const Entry entry("cuIpcCloseMemHandle");
+    --state().opened;
+    return entry.result;
+}
 inline int cuMemPoolCreate(void** pool, const void*) {
     const Entry entry("cuMemPoolCreate");
     if (entry.result) return entry.result;

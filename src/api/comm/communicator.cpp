@@ -1,5 +1,6 @@
 // Communicators, and the call that uses them. Layer api.
 #include <bit>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,7 @@
 #include "api/options.h"
 #include "comm/nccl.h"
 #include "comm/threads.h"
+#include "ops/ep/checks.h"
 
 namespace finegemm {
 
@@ -68,6 +70,23 @@ Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 int32_t Communicator::rank() const { return group_->rank(); }
 int32_t Communicator::ranks() const { return group_->ranks(); }
 Device Communicator::device() const { return group_->device(); }
+PeerMemory::PeerMemory(Communicator& communicator, const MoeShape& most) : state_(new PeerMemoryState) {
+    comm::Group& group = communicator.group();
+    check_peer_memory(most, group.ranks());
+    const PeerPlaces places = peer_places(most, group.ranks());
+    *state_ = {most, places.bytes, &group, group.share(static_cast<size_t>(places.bytes))};
+    std::vector<int32_t> order(static_cast<size_t>(most.tokens));
+    std::iota(order.begin(), order.end(), 0);
+    group.store(static_cast<std::byte*>(state_->table->of(group.rank())) + places.order, order.data(),
+                order.size() * sizeof order[0]);
+}
+PeerMemory::~PeerMemory() = default;
+PeerMemory::PeerMemory(PeerMemory&&) noexcept = default;
+PeerMemory& PeerMemory::operator=(PeerMemory&&) noexcept = default;
+
+bool PeerMemory::is_reached() const { return state_->table->is_whole(); }
+int64_t PeerMemory::bytes() const { return state_->bytes; }
+
 void Communicator::wait(Stream stream) { group_->wait(stream); }
 void Communicator::end() noexcept {
     group_->end(comm::name_of_rank(rank(), 0) + " ended the communicator; make another of the ranks that are left");

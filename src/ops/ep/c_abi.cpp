@@ -2,6 +2,7 @@
 #include <finegemm/c_ep.h>
 
 #include <algorithm>
+#include <cstddef>
 
 #include <finegemm/ep.h>
 
@@ -11,6 +12,15 @@
 struct finegemm_communicator {
     finegemm::Communicator communicator;
 };
+
+struct finegemm_peer_memory {
+    finegemm::PeerMemory memory;
+};
+
+namespace finegemm {
+template <>
+inline constexpr size_t kFirstSize<finegemm_ep_options> = offsetof(finegemm_ep_options, memory);
+}  // namespace finegemm
 
 namespace {
 
@@ -30,7 +40,9 @@ EpOptions to_how(const finegemm_ep_options* caller) {
     if (!caller) return {};
     const finegemm_ep_options given = known_part(*caller, "how");
     require_zero(given.reserved, "how");
-    return {.capacity = given.capacity, .counts = to_matrix(given.counts, "counts")};
+    return {.capacity = given.capacity,
+            .counts = to_matrix(given.counts, "counts"),
+            .memory = given.memory ? &given.memory->memory : nullptr};
 }
 
 constexpr const char* kMakeCommunicator = "make one with finegemm_communicator_create";
@@ -80,6 +92,24 @@ int32_t finegemm_communicator_wait(finegemm_communicator* communicator, void* st
 void finegemm_communicator_end(finegemm_communicator* communicator) {
     if (communicator) communicator->communicator.end();
 }
+
+int32_t finegemm_peer_memory_create(finegemm_communicator* communicator, const finegemm_moe_shape* most,
+                                    finegemm_peer_memory** memory, finegemm_error* error) {
+    return guarded(error, [&] {
+        require(communicator, "communicator", kMakeCommunicator);
+        require(most, "most");
+        require(memory, "memory");
+        *memory = new finegemm_peer_memory{{communicator->communicator, to_shape(known_part(*most, "most"))}};
+    });
+}
+
+void finegemm_peer_memory_destroy(finegemm_peer_memory* memory) { delete memory; }
+
+int32_t finegemm_peer_memory_is_reached(const finegemm_peer_memory* memory) {
+    return memory && memory->memory.is_reached() ? 1 : 0;
+}
+
+int64_t finegemm_peer_memory_bytes(const finegemm_peer_memory* memory) { return memory ? memory->memory.bytes() : 0; }
 
 int32_t finegemm_ep_moe(finegemm_context* context, finegemm_communicator* communicator, const finegemm_moe_args* layer,
                         const finegemm_ep_options* how, const finegemm_moe_options* options, finegemm_error* error) {

@@ -24,6 +24,29 @@ SentRow sent_row(int64_t hidden) {
     return {scales, tail, aligned(tail + static_cast<int64_t>(sizeof(RowTail)), kSector)};
 }
 
+PeerPlaces peer_places(const MoeShape& most, int64_t ranks) {
+    const int64_t choices = std::max<int64_t>(most.tokens * most.choices, 1);
+    PeerPlaces p;
+    const auto take = [&](int64_t bytes) {
+        const int64_t begin = p.bytes;
+        p.bytes += aligned(bytes, kLine);
+        return begin;
+    };
+    take(sizeof(PeerHeader));
+    p.coming = take(ranks * (most.experts + 1) * kOfWord);
+    p.inverse = take(choices * kOfWord);
+    p.offsets = take((ranks * most.experts + 1) * kOfWord);
+    p.order = take(std::max<int64_t>(most.tokens, 1) * kOfWord);
+    p.rows = take(std::max<int64_t>(most.tokens, 1) * sent_row(most.hidden).bytes);
+    p.returned = take(choices * most.hidden * kOfBf16);
+    return p;
+}
+
+bool EpMoeCall::has_peers() const {
+    return how.memory && how.capacity > 0 && how.memory->state().table->is_whole() &&
+           group.device().type == DeviceType::Cpu;
+}
+
 int64_t most_rows(int64_t hidden) { return std::min<int64_t>(int64_t{1} << 23, INT32_MAX / (hidden / 256 + 1)); }
 
 MoeShape local_shape(const MoeShape& s, int64_t rows) {

@@ -4,12 +4,21 @@
 #include <string>
 
 #include <finegemm/ep.h>
+#include <finegemm/routing/peers.h>
 #include <finegemm/routing/slots.h>
 
-#include "comm/group.h"
+#include "comm/flags.h"
 #include "ops/moe/call.h"
 
 namespace finegemm {
+
+/// Memory of all ranks of a group.
+struct PeerMemoryState {
+    MoeShape most;
+    int64_t bytes;  // of each
+    const comm::Group* group;
+    std::unique_ptr<comm::PeerTable> table;
+};
 
 /// The options are borrowed.
 struct EpMoeCall {
@@ -19,6 +28,7 @@ struct EpMoeCall {
     comm::Group& group;
     bool check_values = false;  // the options', or the context's
 
+    bool has_peers() const;  // rows travel through memory that all ranks reach
     int64_t ranks() const { return group.ranks(); }
     int64_t experts() const { return layer.gate_up.count; }  // of each rank
     int64_t choices() const { return layer.ids.rows * layer.ids.cols; }
@@ -30,6 +40,19 @@ struct EpMoeCall {
 struct SlotsCall {
     SlotsParams params;
     const RouteOptions& options;
+};
+
+/// Rows of tokens that other ranks have, to experts here: waits for all ranks.
+struct PullCall {
+    PullParams params;
+    const PermuteOptions& options;
+    comm::Group& group;
+};
+/// Rows of experts here, to the ranks whose tokens chose them: waits until those of all ranks have come.
+struct PushCall {
+    PushParams params;
+    const PermuteOptions& options;
+    comm::Group& group;
 };
 
 /// How a row travels: values, scales, its tail.
@@ -53,6 +76,9 @@ struct EpMemory {
     int64_t bytes = 0;
 };
 EpMemory memory_of(const MoeShape& shape, int64_t ranks, int64_t capacity);
+
+/// Where in the memory of each of `ranks` is what.
+PeerPlaces peer_places(const MoeShape& most, int64_t ranks);
 
 /// "ep_moe rank 1 of 4, 64x7168 bf16, 8 of 128 experts, 2048 pairs"
 std::string text_of(const EpMoeCall& call);

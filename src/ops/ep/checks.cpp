@@ -34,6 +34,21 @@ void check_workspace(const EpMoeCall& call) {
     out.check_apart_from(workspace);
 }
 
+/// What all calls with a memory have in common with the one that it was made for.
+void check_memory(const EpMoeCall& call) {
+    if (!call.how.memory) return;
+    const PeerMemoryState& memory = call.how.memory->state();
+    const MoeShape s = call.shape(), &most = memory.most;
+    if (memory.group != &call.group)
+        reject("memory", "is that of another communicator; pass one that was made with this one");
+    if (s.tokens > most.tokens)
+        reject("x", "has {} tokens, but memory was made for at most {}; make it for more", s.tokens, most.tokens);
+    if (s.choices != most.choices || s.hidden != most.hidden || s.experts != most.experts)
+        reject("memory",
+               "was made for {} choices, H = {}, {} experts, but these are {}, {}, {}; make one for this layer",
+               most.choices, most.hidden, most.experts, s.choices, s.hidden, s.experts);
+}
+
 void check_counts(const EpMoeCall& call) {
     const ConstMatrix given = call.how.counts;
     if (!given.data && given.rows == 0 && given.cols == 0) return;
@@ -64,11 +79,19 @@ void check_ep_moe(const EpMoeCall& call) {
     if (call.device() != call.group.device())
         reject("out", "is on another device than the communicator's rank; pass memory of the device of that rank");
     check_counts(call);
+    check_memory(call);
     if (call.layer.workspace && call.how.capacity == 0)
         reject("workspace",
                "is given, but capacity is 0, whose memory depends on what is chosen; pass a capacity, or "
                "leave it out");
     if (call.layer.workspace) check_workspace(call);
+}
+
+void check_peer_memory(const MoeShape& most, int64_t ranks) {
+    check_moe(most);
+    check_ranks(ranks, most.experts, 0, most.hidden);
+    if (ranks > kMostPeers)
+        reject("ranks", "are {}, must be at most {} that reach each other; leave memory out", ranks, kMostPeers);
 }
 
 int64_t ep_moe_workspace_bytes(const MoeShape& shape, int32_t ranks, int64_t capacity) {

@@ -8,5 +8,7 @@ namespace finegemm {
 
 /// Throws Error(InvalidArgument).
 void check_ep_moe(const EpMoeCall& call);
+/// Likewise, of memory for calls of up to so many tokens.
+void check_peer_memory(const MoeShape& most, int64_t ranks);
 
 }  // namespace finegemm

@@ -8,4 +8,7 @@ namespace finegemm {
 
 void run_on_cpu(const SlotsCall& call, ThreadPool& pool);
 
+void run_on_cpu(const PullCall& call, ThreadPool& pool);
+void run_on_cpu(const PushCall& call, ThreadPool& pool);
+
 }  // namespace finegemm

@@ -39,8 +39,7 @@ public:
 
     void run() {
         capacity_ > 0 ? run_in_places() : run_exactly();
-        if (!call_.check_values || capacity_ == 0) return;
-        for (size_t r = 0; const int64_t count : fetch_counts(counts_)) check_fits(count, r++);
+        if (capacity_ > 0) check_fits(call_, counts_);
     }
 
 private:
@@ -144,11 +143,7 @@ private:
         args.first = call_.group.rank() * call_.experts();
         args.out = matrix(y_, DType::BF16, rows, shape_.hidden);
         args.workspace = workspace, args.workspace_bytes = workspace_bytes;
-        MoeOptions options = call_.options;
-        options.pdl = false;
-        // Where most of the rows may be unused: as many as other ranks choose here if all have tokens as this one has.
-        if (capacity_ > 0 && options.expected_m == 0)
-            options.expected_m = (call_.choices() + call_.experts() - 1) / call_.experts();
+        const MoeOptions options = local_options(call_);
         backend_.run(MoeCall{args, options, call_.check_values});
     }
 
@@ -191,14 +186,6 @@ private:
         call_.group.end(reason);
         throw Error(Errc::Peer, reason);
     }
-    void check_fits(int64_t count, size_t rank) const {
-        if (count > capacity_)
-            throw Error(Errc::InvalidArgument,
-                        fmt::format("capacity: is {}, but tokens of rank {} choose {} {} times, and those that did not "
-                                    "fit are NaN; pass at least {}, or 0 for as many as are chosen",
-                                    capacity_, call_.group.rank(),
-                                    comm::name_of_rank(static_cast<int>(rank), call_.experts()), count, count));
-    }
 
     template <typename Options>
     Options overlapping() const {
@@ -236,6 +223,29 @@ private:
 
 }  // namespace
 
-void run_steps(Backend& backend, const EpMoeCall& call, const TakeMemory& take) { Steps(backend, call, take).run(); }
+MoeOptions local_options(const EpMoeCall& call) {
+    MoeOptions options = call.options;
+    options.pdl = false;
+    // Where most of the rows may be unused: as many as other ranks choose here if all have tokens as this one has.
+    if (call.how.capacity > 0 && options.expected_m == 0)
+        options.expected_m = (call.choices() + call.experts() - 1) / call.experts();
+    return options;
+}
+
+void check_fits(const EpMoeCall& call, const int32_t* counts) {
+    if (!call.check_values) return;
+    std::vector<int32_t> words(static_cast<size_t>(call.ranks()));
+    call.group.fetch(words.data(), counts, words.size() * sizeof words[0], call.options.stream);
+    for (int rank = 0; const int64_t count : words)
+        if (const std::string name = comm::name_of_rank(rank++, call.experts()); count > call.how.capacity)
+            throw Error(Errc::InvalidArgument,
+                        fmt::format("capacity: is {}, but tokens of rank {} choose {} {} times, and those that did not "
+                                    "fit are NaN; pass at least {}, or 0 for as many as are chosen",
+                                    call.how.capacity, call.group.rank(), name, count, count));
+}
+
+void run_steps(Backend& backend, const EpMoeCall& call, const TakeMemory& take) {
+    call.has_peers() ? run_with_peers(backend, call, take) : Steps(backend, call, take).run();
+}
 
 }  // namespace finegemm

@@ -14,4 +14,13 @@ using TakeMemory = std::function<void*(int64_t bytes)>;
 /// The call has been checked.
 void run_steps(Backend& backend, const EpMoeCall& call, const TakeMemory& take);
 
+/// The steps of a call whose rows travel through memory that all ranks reach.
+void run_with_peers(Backend& backend, const EpMoeCall& call, const TakeMemory& take);
+
+/// Options of the layer that experts here compute.
+MoeOptions local_options(const EpMoeCall& call);
+/// Where values are looked at: throws Error(InvalidArgument) if choices do not fit. `counts`: of each rank, memory of
+/// the device.
+void check_fits(const EpMoeCall& call, const int32_t* counts);
+
 }  // namespace finegemm

@@ -1,6 +1,7 @@
 // A call of a layer of experts as everything behind the public function sees it. Layer engine.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include <finegemm/moe.h>
@@ -9,10 +10,18 @@
 
 namespace finegemm {
 
+/// Rows of experts that come from elsewhere, and go there, instead of those of tokens.
+struct ElsewhereRows {
+    /// Fills rows, their scales and the offsets of experts, [1, E + 1].
+    std::function<void(const Stack& rows, const Stack& scales, const Matrix& offsets)> bring;
+    std::function<void(const Stack& y)> take;
+};
+
 /// The options are borrowed.
 struct MoeCall : MoeArgs {
     const MoeOptions& options;
-    bool check_values = false;  // the options', or the context's
+    bool check_values = false;                 // the options', or the context's
+    const ElsewhereRows* elsewhere = nullptr;  // then x, ids and out have shapes alone
 
     MoeShape shape() const;
     Device device() const { return out.device; }

@@ -24,12 +24,14 @@ public:
 
     void run(bool fused) const {
         const MoeOptions& o = call_.options;
-        route_and_permute();
+        if (call_.elsewhere) call_.elsewhere->bring(rows(), row_scales(), route_.numbers);
+        else route_and_permute();
         if (fused)
             multiply("gate_up_scales", {rows(), row_scales(), call_.gate_up, call_.gate_up_scales, codes(), groups()},
                      activation(o, code_scales(), weights_of_rows()));
         else multiply_then_activate();
         multiply("down_scales", {codes(), code_scales(), call_.down, call_.down_scales, y(), groups()});
+        if (call_.elsewhere) return call_.elsewhere->take(y());
         const auto combine = overlapping<CombineOptions>();
         CombineArgs sums{.y = y(), .inverse = route_.inverse, .out = call_.out};
         if (!o.weights_first) sums.weights = call_.weights;

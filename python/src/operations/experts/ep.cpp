@@ -17,7 +17,8 @@ namespace finegemm::python {
 
 namespace {
 
-constexpr const char* kName = "finegemm.ep.Communicator";  // of its capsules
+// Names of capsules.
+constexpr const char *kName = "finegemm.ep.Communicator", *kMemory = "finegemm.ep.PeerMemory";
 
 Object capsule_of(Communicator made) {
     auto owned = std::make_unique<Communicator>(std::move(made));
@@ -32,6 +33,12 @@ Communicator& communicator_in(PyObject* handle) {
     void* const communicator = PyCapsule_GetPointer(handle, kName);
     if (!communicator) throw PythonError();
     return *static_cast<Communicator*>(communicator);
+}
+
+PeerMemory& memory_in(PyObject* handle) {
+    void* const memory = PyCapsule_GetPointer(handle, kMemory);
+    if (!memory) throw PythonError();
+    return *static_cast<PeerMemory*>(memory);
 }
 
 CommunicatorOptions take_options(Arguments& given) {
@@ -77,6 +84,9 @@ Object ep_moe_into(const Imports& imports, Context& context, Arguments& given) {
     given.take("capacity", how.capacity);
     if (PyObject* counts = given.optional("counts"); counts != Py_None)
         how.counts = tensors.row("counts", counts, Access::Write);
+    PyObject* const memory = given.optional("memory");
+    const Object of_memory = memory == Py_None ? nothing() : handle_of(memory);
+    if (memory != Py_None) how.memory = &memory_in(of_memory.get());
     given.check_all_taken();
     WithoutGil others_run;
     options.poll = [&](double) { others_run.run_handlers(); };
@@ -135,6 +145,33 @@ Object communicators_of_threads(const Imports&, PyObject* keywords) {
         if (PyList_Append(list.get(), capsule.get()) != 0) throw PythonError();
     }
     return list;
+}
+
+Object make_peer_memory(const Imports&, PyObject* communicator, PyObject* keywords) {
+    Communicator& c = communicator_in(communicator);
+    Arguments given(keywords);
+    MoeShape most;
+    given.take("tokens", most.tokens);
+    given.take("choices", most.choices);
+    given.take("hidden", most.hidden);
+    given.take("intermediate", most.intermediate);
+    given.take("experts", most.experts);
+    given.check_all_taken();
+    std::unique_ptr<PeerMemory> made;
+    {
+        const WithoutGil others_run;
+        made = std::make_unique<PeerMemory>(c, most);
+    }
+    Object capsule(PyCapsule_New(made.get(), kMemory, [](PyObject* handle) {
+        delete static_cast<PeerMemory*>(PyCapsule_GetPointer(handle, kMemory));
+    }));
+    static_cast<void>(made.release());
+    return capsule;
+}
+
+Object facts_of_memory(const Imports&, PyObject* memory) {
+    const PeerMemory& m = memory_in(memory);
+    return Object(Py_BuildValue("OL", m.is_reached() ? Py_True : Py_False, static_cast<long long>(m.bytes())));
 }
 
 Object place_of(const Imports&, PyObject* communicator) {

@@ -21,6 +21,11 @@ Object make_communicator_id(const Context& context, PyObject* keywords);
 Object make_communicator(const Context& context, PyObject* keywords);
 Object communicators_of_threads(const Imports&, PyObject* keywords);
 
+// A capsule; the keywords are the fields of a shape.
+Object make_peer_memory(const Imports&, PyObject* communicator, PyObject* keywords);
+/// Whether it is reached, and its bytes.
+Object facts_of_memory(const Imports&, PyObject* memory);
+
 /// Its rank, how many there are, and its GPU, -1 on the CPU.
 Object place_of(const Imports&, PyObject* communicator);
 Object wait_for(const Imports&, PyObject* communicator, PyObject* stream);
