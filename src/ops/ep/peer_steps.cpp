@@ -39,6 +39,7 @@ public:
         void* const counts = call_.how.counts.data ? call_.how.counts.data
                              : workspace           ? workspace + parts.counts
                                                    : take_(call_.ranks() * 4);
+        call_.group.check();
         publish();
         compute(layer, parts.layer_bytes, static_cast<int32_t*>(counts));
         combine();
