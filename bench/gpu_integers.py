@@ -16,6 +16,8 @@ BOTH = (I8, I8)
 class Integers(Types):
     REPEATED: tuple[int, int, int] = (640, 2112, 2048)
     ROWS: tuple[int, ...] = (0, 300, 70, 270)  # of groups
+    LAYOUTS_REPEATED: tuple[str, ...] = LAYOUTS
+    KERNELS_REPEATED: int | None = None  # of each kind at most
     # M, N, K, M a multiple of 128: D has more than 2^31 elements, then B, then A.
     HUGE: tuple[tuple[int, int, int], ...] = ((300_032, 14_400, 128), (256, 300_032, 7168), (300_032, 256, 7168))
     # M, num_sms and pdl of calls whose first row is the same.
@@ -24,13 +26,14 @@ class Integers(Types):
     def integers_repeat(self):
         """Many runs of every kernel give the same bits, and so does a replayed graph of all."""
         calls, (m, n, k) = [], self.REPEATED
-        for row_b_scales, layout in itertools.product((False, True), LAYOUTS):
+        for row_b_scales, layout in itertools.product((False, True), self.LAYOUTS_REPEATED):
             x = operands(m, n, k, layout, self.generator, 0, row_b_scales, BOTH)
-            for name in self.names(m, n, k, BOTH, row_b_scales, BF16):
+            for name in self.names(m, n, k, BOTH, row_b_scales, BF16)[: self.KERNELS_REPEATED]:
                 d = torch.empty(m, n, dtype=BF16, device=self.generator.device)
                 calls.append((f"{name}, {layout}", d, self.tested.prepare(*x, d, config=name)))
             rows = masked_rows(list(self.ROWS), max(self.ROWS) + 4)
-            for name in self.names(rows.m * rows.stacks, n, k, BOTH, row_b_scales, BF16, groups=rows.groups):
+            names = self.names(rows.m * rows.stacks, n, k, BOTH, row_b_scales, BF16, groups=rows.groups)
+            for name in names[: self.KERNELS_REPEATED]:
                 p = Problem(rows, n, k, layout, self.generator, row_b_scales=row_b_scales, types=BOTH)
                 calls.append((f"{name}, {layout}", p.d, p.prepare(self.tested, config=name)))
         self.repeated_by_graph(calls)

@@ -126,7 +126,8 @@ class Rehearsal:
         )
         self.check.RUNS = 1
         self.check.MANY, self.check.MANY_RUNS = 64, 2
-        self.check.REPEATED, self.check.ROWS, self.check.HUGE = (70, 136, 512), (0, 30, 7, 27), ((200, 136, 256),)
+        self.check.REPEATED, self.check.ROWS, self.check.HUGE = (20, 72, 1024), (0, 9, 3, 5), ((200, 136, 256),)
+        self.check.LAYOUTS_REPEATED, self.check.KERNELS_REPEATED = ("mn",), 2
         self.spoil, self.armed = 0, False
         self.watch(monkeypatch)
         self.watch_others(monkeypatch)
