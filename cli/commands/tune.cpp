@@ -1,4 +1,5 @@
 // finegemm tune: which kernel is the fastest for a shape on this GPU, as a table that contexts load. Layer cli.
+#include <algorithm>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -6,6 +7,7 @@
 #include <finegemm/error.h>
 
 #include "cli/bench/shapes.h"
+#include "cli/bench/trial.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/session.h"
@@ -67,8 +69,18 @@ Target choose_gpu(Context& context, const std::string& wish) {
     return target;
 }
 
+/// Calls besides those of gemm and its kind have one kernel, or a planner that reads no table.
+void check_has_choice(const std::vector<std::string>& lines) {
+    if (const auto other = std::ranges::find_if(lines, is_trial); other != lines.end())
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("shapes: '{}' has no kernels that a plan table chooses from; leave it out, or time it "
+                                "with bench",
+                                *other));
+}
+
 /// The plan table is written after each shape, so that what was measured stays when the rest is given up.
 ExitCode run(const TuneOptions& o, const Front& front) {
+    check_has_choice(o.shapes.shapes);
     const auto shapes = shapes_of(o.shapes, dense_table(), o.product);
     Options options = front.options();
     const std::string file = !o.output.empty()             ? o.output

@@ -80,6 +80,16 @@ def test_keys_of_pages_are_those_of_the_largest_logits():
     np.testing.assert_array_equal(cut, wanted)
 
 
+def test_a_row_depends_on_no_other():
+    x, p = logits_with_ties(), problem()
+    whole = finegemm.topk(x, 37), finegemm.mqa_topk(*p, 20, sorted=True)
+    for i in range(5):
+        np.testing.assert_array_equal(finegemm.topk(x[i : i + 1], 37)[0], whole[0][i])
+        q, k, sfk, *others = p
+        alone = finegemm.mqa_topk(q[i : i + 1], k, sfk, *(t[i : i + 1] for t in others), 20, sorted=True)
+        np.testing.assert_array_equal(alone[0], whole[1][i])
+
+
 def test_what_is_not_asked_for_is_refused():
     x = logits_with_ties()
     for arguments, what in (

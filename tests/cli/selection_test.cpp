@@ -79,6 +79,7 @@ TEST(RunSelection, RefusesWhatNoCallMayHave) {
           {"run 'mqa_topk 8 of 2x8 8x32 logits compressed' --device cpu", "form: is compressed"},
           {"run 'mqa_topk 8 of 2x8 8x32' --groups 4", "--groups 4 --form offsets: is for gemm"},
           {"explain 'mqa_topk 8 of 2x8 12x32'", "q: has H = 12 heads, must be 8, 16, 32 or 64"},
+          {"tune --shapes 'topk 4 of 2x80'", "shapes: 'topk 4 of 2x80' has no kernels that a plan table chooses from"},
           {"explain 'topk 0 of 1x9'", "k: is 0, and histograms are not asked for"}}) {
         const Ran ran = finegemm(arguments);
         EXPECT_EQ(ran.code, 2) << arguments << '\n' << ran.err;
