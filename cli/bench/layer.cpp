@@ -14,6 +14,7 @@
 #include <finegemm/error.h>
 
 #include "cli/bench/codes.h"
+#include "cli/bench/four_bit.h"
 #include "cli/bench/layer_truth.h"
 #include "cli/random.h"
 #include "workbench/accuracy.h"
@@ -40,16 +41,26 @@ MoeShape parse_layer(const std::string& line) {
     std::string name, sizes, experts, rest;
     words >> name >> sizes >> experts;
     const std::vector<int64_t> extents = extents_of(sizes, 3), chosen = extents_of(experts, 2);
-    if (!is_layer(line) || extents.empty() || chosen.empty() || words >> rest)
-        throw Error(Errc::InvalidArgument,
-                    fmt::format("shape '{}': must be like '{}64x7168x2048 256x8': tokens, columns of a token and pairs "
-                                "of a gate and an up; experts, and how many of them a token chooses",
-                                line, kLayer));
+    std::optional<FourBitFormat> four_bit;
+    bool fp8 = false, good = is_layer(line) && !extents.empty() && !chosen.empty();
+    while (good && words >> rest) {
+        if (!four_bit) good = (four_bit = format_of(rest)).has_value();
+        else good = !fp8 && (fp8 = rest == "fp8");
+    }
+    if (!good)
+        throw Error(
+            Errc::InvalidArgument,
+            fmt::format("shape '{}': must be like '{}64x7168x2048 256x8': tokens, columns of a token and pairs "
+                        "of a gate and an up; experts, and how many of them a token chooses; then mxfp4 or int4 "
+                        "for weights of 4 bits, and fp8 where their FP8 lies beside them",
+                        line, kLayer));
     const MoeShape shape{.tokens = extents[0],
                          .choices = chosen[1],
                          .hidden = extents[1],
                          .intermediate = extents[2],
-                         .experts = chosen[0]};
+                         .experts = chosen[0],
+                         .four_bit = four_bit,
+                         .four_bit_alone = four_bit && !fp8};
     try {
         static_cast<void>(moe_workspace_bytes(shape));
     } catch (const Error& e) {
@@ -68,11 +79,16 @@ Layer::Layer(Context& context, const Target& target, const MoeShape& shape, uint
     fill(x_.host, random_bf16(seed), 0);
     upload(target, x_.host, x_.there);
     choose(seed);
+    out_ = mirrored(target, DType::BF16, shape.tokens, shape.hidden);
+    if (shape.four_bit) {
+        pack_experts(2 * shape.intermediate, shape.hidden, seed + 1, gate_up_packed_, gate_up_, gate_up_scales_);
+        pack_experts(shape.hidden, shape.intermediate, seed + 2, down_packed_, down_, down_scales_);
+        return;
+    }
     gate_up_ = weights_of_experts(2 * shape.intermediate, shape.hidden, seed + 1);
     gate_up_scales_ = scales_of_experts(2 * shape.intermediate, shape.hidden);
     down_ = weights_of_experts(shape.hidden, shape.intermediate, seed + 2);
     down_scales_ = scales_of_experts(shape.hidden, shape.intermediate);
-    out_ = mirrored(target, DType::BF16, shape.tokens, shape.hidden);
 }
 
 void Layer::choose(uint64_t seed) {
@@ -89,6 +105,28 @@ void Layer::choose(uint64_t seed) {
             floats(weights_)[t * shape_.choices + c] = 0.25f + 0.0625f * static_cast<float>(random() % 16);
         }
     for (Mirrored* x : {&ids_, &weights_}) upload(target_, x->host, x->there);
+}
+
+void Layer::pack_experts(int64_t rows, int64_t cols, uint64_t seed, Mirrored& packed, Mirrored& codes,
+                         Mirrored& scales) const {
+    constexpr int64_t kDistinct = 4;
+    std::vector<RandomFourBit> all;
+    for (int64_t e = 0; e < std::min(kDistinct, shape_.experts); ++e)
+        all.push_back(random_four_bit(*shape_.four_bit, rows, cols, seed + 3 * static_cast<uint64_t>(e)));
+    const auto fill = [&](Mirrored& x, DType dtype, int64_t of_one, int64_t x_cols, bool there, const auto& bytes_of) {
+        if (there) x = mirrored(target_, dtype, shape_.experts * of_one, x_cols);
+        else x.host = make_matrix(dtype, shape_.experts * of_one, x_cols);
+        uint8_t* to = x.host.bytes.data();
+        for (int64_t e = 0; e < shape_.experts; ++e)
+            to = std::ranges::copy(bytes_of(all[static_cast<size_t>(e) % all.size()]), to).out;
+        if (there) upload(target_, x.host, x.there);
+    };
+    const auto bytes = static_cast<int64_t>(all[0].packed.size());
+    fill(packed, DType::E4M3, 1, bytes, true, [](const RandomFourBit& w) -> const auto& { return w.packed; });
+    const bool fp8 = !shape_.four_bit_alone;  // where the target computes, too
+    fill(codes, DType::E4M3, rows, cols, fp8, [](const RandomFourBit& w) -> const auto& { return w.codes.bytes; });
+    fill(scales, DType::F32, all[0].scales.rows, all[0].scales.cols, fp8,
+         [](const RandomFourBit& w) -> const auto& { return w.scales.bytes; });
 }
 
 Mirrored Layer::weights_of_experts(int64_t rows, int64_t cols, uint64_t seed) const {
@@ -113,17 +151,23 @@ void Layer::call(const Matrix& out, bool on_host, int64_t first, int64_t count) 
     const auto whole = [&](Mirrored& x) { return on_host ? x.host.view() : x.there; };
     const auto part = [&](Mirrored& x) { return rows_of(whole(x), first, count); };
     const auto stack = [&](Mirrored& x) -> ConstStack {
-        const Matrix one = rows_of(whole(x), 0, x.there.rows / shape_.experts);
+        const Matrix one = rows_of(whole(x), 0, x.host.rows / shape_.experts);
         return {one, shape_.experts, one.rows * one.row_stride};
     };
-    const MoeArgs args{.x = part(x_),
-                       .ids = part(ids_),
-                       .weights = part(weights_),
-                       .gate_up = stack(gate_up_),
-                       .gate_up_scales = stack(gate_up_scales_),
-                       .down = stack(down_),
-                       .down_scales = stack(down_scales_),
-                       .out = out};
+    MoeArgs args{};
+    args.x = part(x_), args.ids = part(ids_), args.weights = part(weights_), args.out = out;
+    if (!shape_.four_bit_alone) {
+        args.gate_up = stack(gate_up_), args.gate_up_scales = stack(gate_up_scales_);
+        args.down = stack(down_), args.down_scales = stack(down_scales_);
+    }
+    if (shape_.four_bit) {
+        const auto packed = [&](Mirrored& x, int64_t rows, int64_t cols) {
+            const Matrix bytes = whole(x);
+            return FourBitWeights{bytes.data, *shape_.four_bit, shape_.experts, rows, cols, bytes.device};
+        };
+        args.gate_up_packed = packed(gate_up_packed_, 2 * shape_.intermediate, shape_.hidden);
+        args.down_packed = packed(down_packed_, shape_.hidden, shape_.intermediate);
+    }
     moe(context_, args, {.numerics = on_host && target_.gpu ? Numerics::Hopper : Numerics::Fast, .poll = target_.poll});
 }
 
@@ -171,8 +215,9 @@ double Layer::bytes() const {
     const std::set<int32_t> chosen(ids, ids + shape_.tokens * shape_.choices);
     double bytes = 0, of_experts = 0;
     for (const Mirrored* x : {&x_, &ids_, &weights_, &out_}) bytes += static_cast<double>(x->host.bytes.size());
-    for (const Mirrored* x : {&gate_up_, &gate_up_scales_, &down_, &down_scales_})
-        of_experts += static_cast<double>(x->host.bytes.size());
+    const auto add = [&](const Mirrored& x) { of_experts += static_cast<double>(x.host.bytes.size()); };
+    if (shape_.four_bit) add(gate_up_packed_), add(down_packed_);
+    else add(gate_up_), add(gate_up_scales_), add(down_), add(down_scales_);
     return bytes + of_experts * static_cast<double>(chosen.size()) / static_cast<double>(shape_.experts);
 }
 

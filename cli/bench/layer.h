@@ -8,8 +8,8 @@
 namespace finegemm::cli {
 
 bool is_layer(const std::string& line);
-/// "moe 64x7168x2048 256x8": tokens, H and I; experts, and how many of them a token chooses. Throws
-/// Error(InvalidArgument).
+/// "moe 64x7168x2048 256x8 mxfp4 fp8": tokens, H and I; experts, and how many of them a token chooses; the format of
+/// weights of 4 bits, and fp8 where these have their FP8 beside them. Throws Error(InvalidArgument).
 MoeShape parse_layer(const std::string& line);
 
 /// Tokens choose at random, an expert once.
@@ -24,6 +24,9 @@ public:
     double bytes() const override;
 
 private:
+    /// Weights of 4 bits, and the FP8 that they are.
+    void pack_experts(int64_t rows, int64_t cols, uint64_t seed, Mirrored& packed, Mirrored& codes,
+                      Mirrored& scales) const;
     Mirrored weights_of_experts(int64_t rows, int64_t cols, uint64_t seed) const;
     Mirrored scales_of_experts(int64_t rows, int64_t cols) const;
     /// `count` tokens from `first` on.
@@ -34,7 +37,7 @@ private:
     const Target& target_;
     MoeShape shape_;
     HostMatrix codes_;  // that weights of experts are made of
-    Mirrored x_, ids_, weights_, gate_up_, gate_up_scales_, down_, down_scales_, out_;
+    Mirrored x_, ids_, weights_, gate_up_, gate_up_scales_, down_, down_scales_, out_, gate_up_packed_, down_packed_;
 };
 
 }  // namespace finegemm::cli

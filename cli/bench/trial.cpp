@@ -6,6 +6,7 @@
 #include <limits>
 #include <sstream>
 
+#include "cli/bench/four_bit.h"
 #include "cli/bench/layer.h"
 #include "cli/bench/prenorm.h"
 #include "cli/bench/scores.h"
@@ -18,22 +19,27 @@ void Trial::Check::add(double found, double exact, double bound) {
     if (!(share <= of_bound)) of_bound = std::isnan(share) ? std::numeric_limits<double>::infinity() : share;
 }
 
-bool is_trial(const std::string& line) { return is_scores(line) || is_prenorm(line) || is_layer(line); }
+bool is_trial(const std::string& line) {
+    return is_scores(line) || is_prenorm(line) || is_layer(line) || is_four_bit(line);
+}
 
 void check_trial(const std::string& line) {
     if (is_prenorm(line)) static_cast<void>(parse_prenorm(line));
     else if (is_layer(line)) static_cast<void>(parse_layer(line));
+    else if (is_four_bit(line)) static_cast<void>(parse_four_bit(line));
     else static_cast<void>(parse_scores(line));
 }
 
 std::unique_ptr<Trial> make_trial(Context& context, const Target& target, const std::string& line, uint64_t seed) {
     if (is_prenorm(line)) return std::make_unique<Prenorm>(context, target, parse_prenorm(line), seed);
     if (is_layer(line)) return std::make_unique<Layer>(context, target, parse_layer(line), seed);
+    if (is_four_bit(line)) return std::make_unique<FourBit>(context, target, parse_four_bit(line), seed);
     return std::make_unique<Scores>(context, target, parse_scores(line), seed);
 }
 
 std::string explain_trial(const std::string& line, const std::string& device) {
     if (is_prenorm(line)) return explain(parse_prenorm(line), device);
+    if (is_four_bit(line)) return explain(parse_four_bit(line), device);
     return is_layer(line) ? explain(parse_layer(line), device) : explain(parse_scores(line));
 }
 

@@ -193,7 +193,8 @@ Run add_bench(CLI::App& app) {
     CLI::App* command = app.add_subcommand("bench", "Time many shapes, beside cuBLASLt where that is asked for");
     add_shape_options(*command, o->shapes,
                       "without any, the table on a GPU and three small ones on a CPU; or other calls: "
-                      "'mqa_logits 2048x8192 64x128', 'prenorm_gemm 4096x24x7168', 'moe 64x7168x2048 256x8'");
+                      "'mqa_logits 2048x8192 64x128', 'prenorm_gemm 4096x24x7168', 'moe 64x7168x2048 256x8', "
+                      "'four_bit_gemm 128x4096x7168 mxfp4 groups=8'");
     add_field_options(*command, o->product);
     add_group_options(*command, o->product);
     command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")
