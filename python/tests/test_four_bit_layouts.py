@@ -156,9 +156,9 @@ def test_gpt_oss():
 
 def test_wide_blocks_are_detected_and_kept_exactly():
     codes, exponents = mxfp4(22, 136, 256, low=120, high=124)
-    exponents[130, 3], exponents[7, 5] = 136, 150
+    exponents[130, :4], exponents[7, 5] = torch.tensor([120, 122, 122, 136]), 150
     codes[7, 5 * 16 : 6 * 16] = 0
-    codes[130, 3 * 16] = 0x77
+    codes[130, 0], codes[130, 3 * 16] = 0x11, 0x77
     spreads = layouts.mxfp4_spreads(codes, exponents)
     assert spreads.tolist() == [[3, 3], [16, 3]]
     with pytest.raises(InvalidArgument, match=r"^exponents: range from 120 to 136 in the block .* at \[128, 0\]"):
@@ -168,7 +168,7 @@ def test_wide_blocks_are_detected_and_kept_exactly():
     assert float(fp8.exact) == pytest.approx(same.mean()) and not same[130, 0] and same.sum() == 271
     bf16 = layouts.mxfp4_to_bf16(codes, exponents)
     assert (bf16.values.double().numpy() == wanted).all() and float(bf16.exact) == 1
-    exponents[130, 3] = 134
+    exponents[130, 3] = 134  # 14 above the least
     fp8 = layouts.reencode_mxfp4(codes, exponents)
     assert (values_of_fp8(fp8.codes, fp8.scales) == values_of_mxfp4(codes, exponents)).all() and float(fp8.exact) == 1
 

@@ -150,9 +150,10 @@ TEST_F(HopperMoe, MultipliesWeightsOf4BitsForFewRowsAndFp8ForMany) {
         for (const mock::Launch& launch : run(shape)) entries.push_back(launch.entry);
         const MoePlan plan = plan_of(shape, h200);
         EXPECT_EQ(entries.size(), plan.launches.size());
-        for (size_t i = 0; i < entries.size(); ++i)
-            if (std::string_view(plan.launches[i].call) == "four_bit_gemm")
-                EXPECT_EQ(entries[i], plan.launches[i].kernel);
+        for (size_t i = 0; i < entries.size(); ++i) {
+            const bool four_bit = std::string_view(plan.launches[i].call) == "four_bit_gemm";
+            EXPECT_EQ(four_bit, entries[i].starts_with("FineGEMM_four_bit_")) << entries[i];
+        }
         return entries;
     };
     const std::vector<std::string> wanted{"FineGEMM_routing_permute_quantize_routed", "FineGEMM_four_bit_Mxfp4",
@@ -186,7 +187,7 @@ TEST_F(HopperMoe, HandsRowsOfExpertsToProductsOfWeightsOf4Bits) {
     EXPECT_EQ(down.sfa, at(m.code_scales));
     EXPECT_EQ(down.d, at(m.y));
     EXPECT_EQ(std::tuple(gate_up.n, down.n, gate_up.groups.groups), std::tuple(4096u, 7168u, 256u));
-    EXPECT_EQ(gate_up.groups.numbers, at(m.offsets));
+    EXPECT_EQ(static_cast<const void*>(gate_up.groups.ends - 1), at(m.offsets));
 }
 
 TEST(MoePlan, TakesTheFasterOfOneLaunchAndTwo) {

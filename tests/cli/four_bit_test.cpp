@@ -36,9 +36,9 @@ TEST(FourBitShape, OfAnotherTextIsRefused) {
 }
 
 TEST(RunFourBit, IsRight) {
-    for (const char* line : {"four_bit_gemm 13x136x320 mxfp4", "four_bit_gemm 20x24x256 int4 groups=3",
-                             "four_bit_gemm 20x24x256 mxfp4 groups=3 fp8",
-                             "four_bit_gemm 20x24x256 int4 groups=3 alignment=16 fp8"}) {
+    for (const char* line :
+         {"four_bit_gemm 13x136x320 mxfp4", "four_bit_gemm 20x24x256 int4 groups=3",
+          "four_bit_gemm 20x24x256 mxfp4 groups=3 fp8", "four_bit_gemm 20x24x256 int4 groups=3 alignment=16 fp8"}) {
         const Ran ran = finegemm("run '" + std::string(line) + "' --device cpu --repeats 1 --json");
         ASSERT_EQ(ran.code, 0) << line << '\n' << ran.err << ran.out;
         const json out = json::parse(ran.out);
@@ -59,9 +59,10 @@ TEST(RunFourBit, CountsTheBytesOfPackedWeights) {
 TEST(ExplainFourBit, NamesBothProductsAndTheFaster) {
     const std::pair<const char*, std::vector<const char*>> cases[] = {
         {"four_bit_gemm 128x4096x7168 mxfp4 groups=8 fp8",
-         {": FineGEMM_four_bit_Mxfp4\n", "weights of 4 bits are expected to take ", "tiles of 48 rows x 256 columns, 128 ",
-          " mxfp4  FineGEMM_four_bit_Mxfp4", " fp8    m"}},
-        {"four_bit_gemm 100x4096x7168 int4", {": FineGEMM_four_bit_Int4\n", "fp8 is not given", "100 rows are one group"}}};
+         {": FineGEMM_four_bit_Mxfp4\n", "weights of 4 bits are expected to take ",
+          "tiles of 48 rows x 256 columns, 128 ", " mxfp4  FineGEMM_four_bit_Mxfp4", " fp8    m"}},
+        {"four_bit_gemm 100x4096x7168 int4",
+         {": FineGEMM_four_bit_Int4\n", "fp8 is not given", "100 rows are one group"}}};
     for (const auto& [line, parts] : cases) {
         const Ran ran = finegemm("explain '" + std::string(line) + "' --device h200");
         ASSERT_EQ(ran.code, 0) << ran.err;

@@ -112,7 +112,7 @@ Object unpacked_four_bit(const Imports& imports, PyObject* keywords) {
     Arguments given(keywords);
     Tensors tensors(imports);
     const GivenWeights b(tensors, given.required("weights"));
-    std::optional<int64_t> group = 0;
+    std::optional<int64_t> group;
     given.take("group", group);
     given.check_all_taken();
     const FourBitWeights& w = b.packed;

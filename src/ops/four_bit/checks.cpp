@@ -93,10 +93,10 @@ bool is_left_out(const ConstStack& x) { return !x.matrix.data && x.matrix.rows =
 
 /// The weights as FP8, where they are given.
 void check_fp8(const FourBitCall& call, const Argument& d) {
-    if (is_left_out(call.fp8)) {
-        if (!is_left_out(call.fp8_scales)) reject("fp8_scales", "is given, but fp8 is not; pass both or neither");
-        return;
-    }
+    if (is_left_out(call.fp8) != is_left_out(call.fp8_scales))
+        reject(is_left_out(call.fp8) ? "fp8" : "fp8_scales",
+               "is left out, but the other is given; pass both or neither");
+    if (is_left_out(call.fp8)) return;
     const Argument fp8{"fp8", call.fp8.matrix, call.fp8.count, call.fp8.stride},
         scales{"fp8_scales", call.fp8_scales.matrix, call.fp8_scales.count, call.fp8_scales.stride};
     fp8.check_dtype(DType::E4M3, "unpack_four_bit makes it");

@@ -10,7 +10,7 @@
 namespace finegemm {
 
 /// The FP8 product of a shape's weights, with scales of blocks for MXFP4 and of rows for INT4. No kernel of it has sums
-/// in another order than that for 4 bits, whatever its rows.
+/// in another order than that for 4 bits, whatever its rows; those of rows multiply scales on the tensor cores.
 GemmShape fp8_shape(const FourBitShape& shape);
 FourBitFormat format_of(const plan::Problem& fp8);
 
