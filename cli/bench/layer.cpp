@@ -14,7 +14,7 @@
 #include <finegemm/error.h>
 
 #include "cli/bench/codes.h"
-#include "cli/bench/four_bit.h"
+#include "cli/bench/four_bit/trial.h"
 #include "cli/bench/layer_truth.h"
 #include "cli/random.h"
 #include "workbench/accuracy.h"

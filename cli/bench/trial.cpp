@@ -6,7 +6,7 @@
 #include <limits>
 #include <sstream>
 
-#include "cli/bench/four_bit.h"
+#include "cli/bench/four_bit/trial.h"
 #include "cli/bench/layer.h"
 #include "cli/bench/prenorm.h"
 #include "cli/bench/scores.h"

@@ -63,8 +63,7 @@ TEST(FourBit, ExplainsWhichProductIsTaken) {
     EXPECT_EQ(few["us"], few["forms"][0]["us"]);
     EXPECT_EQ(many["kernel"], many["forms"][1]["kernel"]);
     EXPECT_EQ(many["us"], many["forms"][1]["us"]);
-    EXPECT_EQ(many["forms"][1]["line"],
-              "gemm 8192x4096x7168 e4m3:row128 e4m3:block128 bf16 groups=8 expected_m=1024");
+    EXPECT_EQ(many["forms"][1]["line"], "gemm 8192x4096x7168 e4m3:row128 e4m3:block128 bf16 groups=8 expected_m=1024");
     EXPECT_EQ(alone["kernel"], few["kernel"]);
     EXPECT_EQ(alone["forms"].size(), 1u);
     EXPECT_EQ(few["config"]["tiles"], 128);
@@ -147,7 +146,8 @@ TEST(FourBitMoe, SaysWhatIsWrong) {
          "down_packed: has 3 matrices [256, 128], must have 4 [256, 128]"},
         {"half of the pairs", [](FourBitLayer& l) { l.both[0].rows = 128; }, "down_packed: has 4 matrices [256, 128]"},
         {"another K", [](FourBitLayer& l) { l.both[0].cols = 128; }, "gate_up_packed: has shape [256, 128], must be"},
-        {"out in weights", [](FourBitLayer& l) { l.both[0].data = l.out.view().data; }, "out: shares 2560 bytes with gate_up_packed"},
+        {"out in weights", [](FourBitLayer& l) { l.both[0].data = l.out.view().data; },
+         "out: shares 2560 bytes with gate_up_packed"},
         {"fused without FP8",
          [](FourBitLayer& l) {
              l.args.gate_up = l.args.gate_up_scales = l.args.down = l.args.down_scales = {};

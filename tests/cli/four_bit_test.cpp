@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/bench/four_bit.h"
+#include "cli/bench/four_bit/trial.h"
 #include "cli/support.h"
 #include "ops/four_bit/call.h"
 #include "support/error_of.h"

@@ -38,7 +38,7 @@ std::optional<bool> fused_by_rule(const MoeShape& shape);
 // The products as the planner knows them. `fused`: with the activation.
 GemmShape gate_up_shape(const MoeShape& shape, bool fused);
 GemmShape down_shape(const MoeShape& shape);
-/// The same with weights of 4 bits, which the shape has.
+/// A product of a shape that has weights of 4 bits.
 FourBitShape four_bit_shape(const MoeShape& shape, const GemmShape& product);
 
 /// The activation as an epilogue. `scales`: of its codes. `weights`: [1, rows], or without a pointer.

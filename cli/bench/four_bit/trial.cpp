@@ -1,5 +1,5 @@
 // A product with weights of 4 bits on one device. Layer cli.
-#include "cli/bench/four_bit.h"
+#include "cli/bench/four_bit/trial.h"
 
 #include <algorithm>
 #include <random>
