@@ -134,6 +134,7 @@ CHECKS = {
         "four_bit_memcheck",
         "four_bit_racecheck",
         "four_bit_speed",
+        "four_bit_many_speed",
     ),
     "scale_layout": (
         "scale_layout",

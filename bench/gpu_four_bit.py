@@ -16,6 +16,8 @@ from records import write_record
 FORMATS = {"mxfp4": 1, "int4": 2}
 FORMS = (OFFSETS, INDICES, PREFIX_SUMS, MASKED, WHOLE)
 SPEED_GROUPS, SPEED_LAYERS, SPEED_ROWS = (8, 16, 32), ((4096, 7168), (7168, 2048)), (1, 8, 16, 32, 48)
+MANY_GROUPS, MANY_ROWS = (8, 32), (48, 64, 96, 128, 256, 1024)
+NEVER_SLOWER = 1.03  # than the better of both forms
 FLOOR = 1.35  # of MXFP4, over FP8 products of the same weights
 
 
@@ -65,13 +67,27 @@ class Weights:
         return self.changed(lambda t: t.view(torch.uint8)[chosen].view(t.dtype) if t.dim() == 3 else t[chosen], g)
 
 
-def prepare_four_bit(library: Library, a, sfa, weights: Weights, d, numbers=None, form=WHOLE, alignment=128, **options):
-    """A call that can be repeated. a, sfa and d: 2-D, or 3-D of whole and masked groups."""
+def prepare_four_bit(
+    library: Library,
+    a,
+    sfa,
+    weights: Weights,
+    d,
+    numbers=None,
+    form=WHOLE,
+    alignment=128,
+    fp8=False,
+    expected_m=0,
+    **options,
+):
+    """A call that can be repeated. a, sfa and d: 2-D, or 3-D of whole and masked groups. fp8: weights have their FP8
+    beside them."""
     device = (2, a.get_device()) if a.is_cuda else (1, 0)
     of = (weights.data.data_ptr(), FORMATS[weights.name], *device, 0, weights.g, weights.n, weights.k)
     given = (None, 0) if numbers is None else (numbers.data_ptr(), numbers.numel())
-    which = Groups(form, 0, *given, alignment, 0, *device)
-    args = C["four_bit_args"](stack(a), stack(sfa), C["four_bit_weights"](*of), stack(d), which)
+    which = Groups(form, 0, *given, alignment, expected_m, *device)
+    both = (stack(weights.b), stack(weights.sfb)) if fp8 else ()
+    args = C["four_bit_args"](stack(a), stack(sfa), C["four_bit_weights"](*of), stack(d), which, *both)
     struct = C["four_bit_options"](struct_size=ctypes.sizeof(C["four_bit_options"]), numerics=HOPPER, **options)
 
     def call(keep=(a, sfa, weights, d, numbers)):
@@ -153,6 +169,9 @@ class FourBit(Fixture):
             form, name = cases[i] if i < len(cases) else (None, None)
             problem = Problem(self.tested, self.random, name, form)
             options = ({}, {"pdl": 1}, {"num_sms": 7})[i % 3]
+            # The FP8 product zeroes rows of indices without a group, and multiplies scales of rows otherwise.
+            if i % 2 == 1 and problem.form != INDICES and problem.weights.name == "mxfp4":
+                options = options | {"fp8": True}
             by_gpu, call = problem.prepared(self.tested, "cuda", **options)
             by_cpu, wanted = problem.prepared(self.tested, "cpu")
             call(), wanted()
@@ -196,6 +215,45 @@ class FourBit(Fixture):
         if late:
             raise TooSlow(f"are less than {FLOOR} times as fast as FP8: {late}")
         return {"rows": len(rows)}
+
+    def four_bit_many_speed(self):
+        """Many rows of each group: weights of 4 bits alone, their FP8 alone, and what is chosen of both; a record."""
+        rows, late = [], []
+        for (n, k), name in itertools.product(SPEED_LAYERS, FORMATS):
+            two = Weights(self.tested, name, 2, n, k).to("cuda")
+            for g, m in itertools.product(MANY_GROUPS, MANY_ROWS):
+                us = self.forms_us(two.repeated(g), m)
+                rows.append({"kind": name, "groups": g, "shape": [m, n, k], "us": us})
+                if us["finegemm"] > NEVER_SLOWER * min(us["four_bit"], us["fp8"]):
+                    late.append(rows[-1])
+        record = self.machine() | {
+            "method": f"bench/gpu_timing.py: CUPTI, L2 flushed, median of {self.options.rounds}",
+            "rows": rows,
+        }
+        write_record(self.options.out / f"four_bit_many_{self.card}.json", record)
+        if late:
+            raise TooSlow(f"take over {NEVER_SLOWER} times as long as the better form: {late}")
+        return {"rows": len(rows)}
+
+    def forms_us(self, weights: Weights, m: int) -> dict:
+        g, n, k = weights.g, weights.n, weights.k
+        a = torch.randn(g, m, k, device="cuda", generator=self.generator).to(torch.float8_e4m3fn)
+        sfa = (torch.rand(g, blocks(k), m, device="cuda", generator=self.generator) + 0.1).mT
+        chosen, alone, wanted = (torch.zeros(g, m, n, dtype=torch.bfloat16, device="cuda") for _ in range(3))
+        full = torch.full((g,), m, dtype=torch.int32, device="cuda")
+        prepared = functools.partial(prepare_four_bit, self.tested, a, sfa, weights)
+        fp8 = functools.partial(
+            self.tested.grouped_gemm, a, sfa, weights.b, weights.sfb, wanted, full, MASKED, expected_m=m
+        )
+        calls = {
+            "finegemm": prepared(chosen, full, MASKED, fp8=True, expected_m=m),
+            "four_bit": prepared(alone, full, MASKED),
+            "fp8": fp8,
+        }
+        us = median_times(calls, self.options.rounds)
+        if weights.name == "mxfp4" and not (torch.equal(chosen, alone) and torch.equal(chosen, wanted)):
+            raise AssertionError(f"forms differ in their bits: {g} groups, {m}x{n}x{k}")
+        return {name: round(t, 2) for name, t in us.items()}
 
     def four_bit_row(self, weights: Weights, m: int) -> dict:
         g, n, k = weights.g, weights.n, weights.k

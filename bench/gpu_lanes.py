@@ -1,4 +1,4 @@
-"""Checks of gpu_check.py side by side: lanes, each with a process of its own, that take the next check when one ends."""
+"""Checks of gpu_check.py side by side: lanes, each with a process of its own, that take the next check in turn."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait

@@ -211,7 +211,8 @@ Run add_bench(CLI::App& app) {
     add_shape_options(*command, o->shapes,
                       "without any, the table on a GPU and three small ones on a CPU; or other calls: "
                       "'mqa_logits 2048x8192 64x128', 'mqa_topk 2048 of 2048x8192 64x128', "
-                      "'prenorm_gemm 4096x24x7168', 'moe 64x7168x2048 256x8'");
+                      "'prenorm_gemm 4096x24x7168', 'moe 64x7168x2048 256x8', "
+                      "'four_bit_gemm 128x4096x7168 mxfp4 groups=8'");
     add_field_options(*command, o->product);
     add_group_options(*command, o->product);
     command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")

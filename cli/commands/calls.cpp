@@ -92,7 +92,8 @@ ExitCode run_call(const std::string& line, const CallOptions& o, const Front& fr
 
 namespace {
 
-/// What the launch of a kernel for scores, of one that selects, or of a product before a norm is made of.
+/// What the launch of a kernel for scores, of one that selects, for a product before a norm or with weights of 4 bits
+/// is made of.
 std::string made_of_text(const nlohmann::json& config) {
     const auto number = [&](const char* name) { return config.at(name).get<int64_t>(); };
     if (config.contains("held_columns"))
@@ -101,6 +102,10 @@ std::string made_of_text(const nlohmann::json& config) {
     if (config.contains("tile_keys"))
         return fmt::format("tiles of {} keys x {} columns for each of {} math warpgroups", number("tile_keys"),
                            number("columns"), number("math_warpgroups")) +
+               rings;
+    if (!config.contains("cluster"))
+        return fmt::format("tiles of {} rows x {} columns, {} of them by {} CTAs", number("rows"), number("cols"),
+                           number("tiles"), number("ctas")) +
                rings;
     return fmt::format("tiles of {} rows x {} columns, clusters of {} CTAs, {} CTAs in all", number("rows"),
                        number("cols"), number("cluster"), number("ctas")) +
@@ -118,6 +123,15 @@ std::string plans_text(const nlohmann::json& plans) {
                             number("rows"), number("cluster"), number("slices"), number("ctas"));
     }
     return text + (plans.size() > kMost ? fmt::format("and {} slower ones\n", plans.size() - kMost) : "");
+}
+
+/// A table of products that a call may be.
+std::string forms_text(const nlohmann::json& forms) {
+    std::string text = fmt::format("\n{:>10}  {:6} kernel\n", "predicted", "form");
+    for (const auto& x : forms)
+        text += fmt::format("{:>10}  {:6} {}\n", time_text(x.at("us").get<double>()), x.at("form").get<std::string>(),
+                            x.at("kernel").get<std::string>());
+    return text;
 }
 
 /// A table of launches, and why they are these.
@@ -152,6 +166,7 @@ ExitCode explain_call(const std::string& line, const std::string& device, bool j
     front.out << fmt::format("{}, {} KB of shared memory\n", made_of_text(config),
                              config.at("smem_bytes").get<int64_t>() / 1024);
     if (out.contains("plans")) front.out << plans_text(out.at("plans"));
+    if (out.contains("forms")) front.out << forms_text(out.at("forms"));
     return kOk;
 }
 

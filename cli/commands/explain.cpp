@@ -124,7 +124,8 @@ Run add_explain(CLI::App& app) {
         ->add_option("shape", o->shape,
                      "M N K, or a line as errors have them: 'gemm 64x2112x7168 groups=4', or of another call: "
                      "'mqa_logits 2048x8192 64x128', 'mqa_topk 2048 of 2048x8192 64x128', "
-                     "'prenorm_gemm 4096x24x7168', 'moe 64x7168x2048 256x8'")
+                     "'prenorm_gemm 4096x24x7168', 'moe 64x7168x2048 256x8', "
+                     "'four_bit_gemm 128x4096x7168 mxfp4 groups=8'")
         ->required()
         ->expected(1, 3)
         ->option_text("M N K");

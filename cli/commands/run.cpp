@@ -346,8 +346,8 @@ Run add_run(CLI::App& app) {
             "shape", o->shape,
             "M N K, or a line as errors have them: 'gemm 64x2112x7168 groups=4'; without it what the files have, "
             "or what suits the device; or other calls: 'mqa_logits 2048x8192 64x128', "
-            "'mqa_topk 2048 of 2048x8192 64x128', "
-            "'prenorm_gemm 4096x24x7168 slices=16', 'moe 64x7168x2048 256x8'")
+            "'mqa_topk 2048 of 2048x8192 64x128', 'prenorm_gemm 4096x24x7168 slices=16', "
+            "'moe 64x7168x2048 256x8', 'four_bit_gemm 128x4096x7168 mxfp4 groups=8'")
         ->expected(1, 3)
         ->option_text("M N K");
     add_field_options(*command, o->product);

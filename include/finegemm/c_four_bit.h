@@ -33,8 +33,21 @@ typedef struct finegemm_four_bit_args {
     finegemm_stack a, sfa;
     finegemm_four_bit_weights b;
     finegemm_stack d;
-    finegemm_groups groups; /* FINEGEMM_WHOLE: all rows of each matrix */
+    finegemm_groups groups;         /* FINEGEMM_WHOLE: all rows of each matrix */
+    finegemm_stack fp8, fp8_scales; /* b as finegemm_unpack_four_bit makes it; without pointers: none */
 } finegemm_four_bit_args;
+
+/* A call of it without its pointers. */
+typedef struct finegemm_four_bit_shape {
+    uint32_t struct_size;
+    int32_t format;                /* FINEGEMM_MXFP4 or _INT4 */
+    int64_t m, n, k;               /* m: of all groups together */
+    int64_t groups;                /* of rows; 0: a dense product */
+    int64_t expected_m, alignment; /* as of finegemm_shape */
+    int32_t num_sms;               /* as of finegemm_gemm_options */
+    int32_t fp8;                   /* 0 or 1: is it given? */
+    const char* device;            /* as of finegemm_shape */
+} finegemm_four_bit_shape;
 
 typedef struct finegemm_four_bit_options {
     uint32_t struct_size;
@@ -59,6 +72,14 @@ FINEGEMM_C_API int32_t finegemm_unpack_four_bit(const finegemm_four_bit_weights*
 /* A product with packed weights, of groups of rows or of whole matrices. `options` may be null. */
 FINEGEMM_C_API int32_t finegemm_four_bit_gemm(finegemm_context* context, const finegemm_four_bit_args* args,
                                               const finegemm_four_bit_options* options, finegemm_error* error);
+/* A layer of experts as of finegemm_moe, with weights of 4 bits; those of FP8 in `args` may have no pointers. */
+FINEGEMM_C_API int32_t finegemm_four_bit_moe(finegemm_context* context, const finegemm_moe_args* args,
+                                             const finegemm_four_bit_weights* gate_up,
+                                             const finegemm_four_bit_weights* down, const finegemm_moe_options* options,
+                                             finegemm_error* error);
+/* JSON: which kernel it takes and why (docs/four_bit.md), as finegemm_explain writes it. */
+FINEGEMM_C_API int32_t finegemm_explain_four_bit(const finegemm_four_bit_shape* shape, char* buffer, size_t capacity,
+                                                 size_t* needed, finegemm_error* error);
 
 #ifdef __cplusplus
 }

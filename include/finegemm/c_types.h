@@ -205,7 +205,9 @@ typedef struct finegemm_moe_shape {
     int32_t fused;
     int64_t tokens, choices, hidden, intermediate, experts;
     int64_t rows, expected_m;
-    const char* device; /* as of finegemm_shape; of finegemm_explain_moe alone */
+    const char* device;     /* as of finegemm_shape; of finegemm_explain_moe alone */
+    int32_t four_bit;       /* format of packed weights of 4 bits, where they are given; 0: none are */
+    int32_t four_bit_alone; /* 0 or 1: there are none of FP8 beside them */
 } finegemm_moe_shape;
 
 /* What a selection writes; finegemm/topk.h has the rules. Without a pointer: left out. */

@@ -1,6 +1,8 @@
 // Products of FP8 activations with weights of 4 bits, and how weights are packed for them. Layer: public.
 #pragma once
 
+#include <string>
+
 #include <finegemm/gemm.h>
 
 namespace finegemm {
@@ -56,13 +58,34 @@ struct FourBitArgs {
     FourBitWeights b;  ///< on the device of D
     Stack d;           ///< [M, N] bf16, N contiguous and a multiple of 8; Masked and Whole: [G, M, N]
     Groups groups{.form = GroupForm::Whole};  ///< Whole, of one matrix each: a dense product
+    ConstStack fp8{};         ///< b as unpack_four_bit makes it, [G, N, K] e4m3; left out: b alone is multiplied
+    ConstStack fp8_scales{};  ///< its scales, [G, ceil(N/128), ceil(K/128)] of Mxfp4, [G, N, K/128] of Int4
+};
+
+/// A product as far as the host knows it.
+struct FourBitShape {
+    FourBitFormat format = FourBitFormat::Mxfp4;
+    int64_t m = 0, n = 0, k = 0;      ///< m: of all groups together; of masked groups G times that of each
+    std::optional<int64_t> groups{};  ///< of rows; left out: a dense product
+    int64_t expected_m = 0;           ///< as Groups::expected_m
+    int64_t alignment = 0;            ///< as GemmShape::alignment
+    int32_t num_sms = 0;              ///< as GemmOptions::num_sms
+    bool fp8 = false;                 ///< is FourBitArgs::fp8 given?
+    bool operator==(const FourBitShape&) const = default;
 };
 
 /// The bits are those of the FP8 product of the unpacked weights (docs/four_bit.md), whatever the other rows are. Rows
-/// of D that belong to no group are not written. M = 0 does nothing. For few rows of each group: B is read once for
-/// each 48 of them. Numbers that break the rules never lead outside of the matrices. D shares no memory with what is
-/// read. On CUDA the work is queued and the call does not wait. Throws Error: InvalidArgument, Unsupported, Driver,
-/// Compile.
+/// of D that belong to no group are not written; of Indices with `fp8` they may become zero. M = 0 does nothing. The
+/// kernel for weights of 4 bits reads B once for each 48 rows of a group; where `fp8` is given, whichever product is
+/// expected to be faster is taken, by Groups::expected_m or, without it, by M. The bits of Mxfp4 are the same; of Int4
+/// on a GPU last ones may differ, as the FP8 product has its scales multiplied by tensor cores. Numbers that break the
+/// rules never lead outside of the matrices. D shares no memory with what is read. On CUDA the work is queued and the
+/// call does not wait. Throws Error: InvalidArgument, Unsupported, Driver, Compile.
 FINEGEMM_API void four_bit_gemm(Context& context, const FourBitArgs& args, const FourBitOptions& options = {});
+
+/// Which kernel a GPU takes and why: JSON text with `kernel`, predicted `us`, `why`, the kernel's `config` and `forms`,
+/// the predicted times of products of 4 bits and, where it is given, of FP8, with the `line` that explains that one.
+/// `device`: as of explain(GemmShape). Throws Error(InvalidArgument) for what no call may have.
+FINEGEMM_API std::string explain(const FourBitShape& shape, const std::string& device = {});
 
 }  // namespace finegemm

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include <finegemm/four_bit.h>
 #include <finegemm/gemm.h>
 
 namespace finegemm {
@@ -18,9 +19,11 @@ struct MoeShape {
     int64_t rows = 0;          ///< that there is memory for, of all experts together; 0: T * k, which is always enough
     int64_t expected_m = 0;    ///< of an expert, to choose kernels by; 0: as many as there may be, evenly. Set it where
     ///< many ids are those of other devices' experts
-    int32_t num_sms = 0;          ///< as GemmOptions::num_sms
-    bool f32_between = false;     ///< as MoeOptions
-    std::optional<bool> fused{};  ///< as MoeOptions
+    int32_t num_sms = 0;                      ///< as GemmOptions::num_sms
+    bool f32_between = false;                 ///< as MoeOptions
+    std::optional<bool> fused{};              ///< as MoeOptions
+    std::optional<FourBitFormat> four_bit{};  ///< of MoeArgs::gate_up_packed, where it is given
+    bool four_bit_alone = false;              ///< weights are not given as FP8, too
     bool operator==(const MoeShape&) const = default;
 };
 
@@ -59,11 +62,16 @@ struct MoeArgs {
     Matrix out;                   ///< [T, H] bf16, columns contiguous
     void* workspace = nullptr;    ///< memory of the device, on CUDA at a multiple of 16; null: the library takes some
     int64_t workspace_bytes = 0;  ///< of it: at least moe_workspace_bytes
+    /// Weights of 4 bits, [E, 2 I, H] and [E, H, I], both or neither, both of one format. Those of FP8 may be left out
+    /// then; where they are given, too, as unpack_four_bit makes them of Mxfp4, each product takes those with which it
+    /// is expected to be faster. The bits are the same
+    FourBitWeights gate_up_packed{}, down_packed{};
 };
 
 /// out[t] = sum over a token's choices c of weights[t, c] * down[e] (SwiGLU(gate_up[e] x[t])), e = ids[t, c], without
 /// those that are not here. It is route, permute_quantize, grouped_gemm, swiglu_quantize unless that is `fused`,
-/// grouped_gemm and combine, and has their bits, on CPU and GPU; docs/moe.md has the steps. A
+/// grouped_gemm and combine, and has their bits, on CPU and GPU; docs/moe.md has the steps. Weights of 4 bits are
+/// multiplied by four_bit_gemm, with the activation in a launch of its own, and give the bits of their FP8. A
 /// token's bits depend on that token alone. A token without experts becomes zero; one that chooses an expert twice has
 /// it twice. NaN of a token or of an expert stays in what that has a part in. Where rows are used up, choices have
 /// none, as of `route`.

@@ -15,7 +15,14 @@ from finegemm.errors import (
     Unsupported,
 )
 from finegemm.experts import explain_moe, moe, moe_workspace_bytes
-from finegemm.four_bit import FourBitWeights, four_bit_gemm, pack_int4, pack_mxfp4, unpack_four_bit
+from finegemm.four_bit import (
+    FourBitWeights,
+    explain_four_bit,
+    four_bit_gemm,
+    pack_int4,
+    pack_mxfp4,
+    unpack_four_bit,
+)
 from finegemm.indexer import explain_mqa, mqa_logits, paged_mqa_logits, paged_mqa_schedule
 from finegemm.ops import (
     einsum,
@@ -55,6 +62,7 @@ __all__ = [
     "doctor",
     "einsum",
     "explain",
+    "explain_four_bit",
     "explain_moe",
     "explain_mqa",
     "explain_prenorm",

@@ -11,6 +11,8 @@ from finegemm.context import Context, default_handle, handle_of
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
+    from finegemm.four_bit import FourBitWeights
+
 __all__ = ["Communicator", "PeerMemory", "communicator_id", "moe", "workspace_bytes"]
 
 
@@ -129,10 +131,10 @@ def moe(
     communicator: Communicator,
     x: T,
     ids: Tensor,
-    gate_up: Tensor,
-    gate_up_scales: Tensor,
-    down: Tensor,
-    down_scales: Tensor,
+    gate_up: Tensor | FourBitWeights[Any],
+    gate_up_scales: Tensor | None,
+    down: Tensor | FourBitWeights[Any],
+    down_scales: Tensor | None,
     weights: Tensor | None = None,
     out: T | None = None,
     *,

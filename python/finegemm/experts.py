@@ -6,16 +6,17 @@ from typing import Any, Literal
 from finegemm import _native
 from finegemm.calls import T, Tensor, native
 from finegemm.context import Context
+from finegemm.four_bit import FourBitWeights
 
 
 @native
 def moe(
     x: T,
     ids: Tensor,
-    gate_up: Tensor,
-    gate_up_scales: Tensor,
-    down: Tensor,
-    down_scales: Tensor,
+    gate_up: Tensor | FourBitWeights[Any],
+    gate_up_scales: Tensor | None,
+    down: Tensor | FourBitWeights[Any],
+    down_scales: Tensor | None,
     weights: Tensor | None = None,
     out: T | None = None,
     *,
@@ -43,8 +44,8 @@ def moe(
     x [T, H]: bfloat16 (or uint16, its bits), or e4m3 with x_scales [T, ceil(H/128)]. ids [T, k]: int32 or int64, k of 1
     to 16; experts here have those from `first` to before first + E, others are left out. weights [T, k]: float32; ones
     when None. gate_up [E, 2 * I, H]: e4m3, the rows of gates above those of ups, down [E, H, I]; their scales are those
-    of 128x128 blocks, as quantize_weights makes them. H and I are multiples of 16. Returns `out` [T, H]: bfloat16, a
-    new one of x's library when None.
+    of 128x128 blocks, as quantize_weights makes them. Or both are FourBitWeights, and their scales None. H and I are
+    multiples of 16. Returns `out` [T, H]: bfloat16, a new one of x's library when None.
 
     It is route, permute_quantize, grouped_gemm, swiglu_quantize unless that is `fused`, grouped_gemm and combine, one
     behind the other, and has their bits; a token's depend on that token alone. gate_limit, gate_alpha and up_offset: as
@@ -52,6 +53,9 @@ def moe(
     or has its own; None: whichever is expected to be faster, with the same bits. `f32_between`, which is fused, rounds
     nothing to bfloat16 between the products. `weights_first`: weights multiply the activation, before it is rounded and
     quantised, and not rows of the second product.
+
+    Weights of 4 bits, whose activation has a launch of its own, give the bits of their FP8; with that beside them
+    (with_fp8) each product takes what is expected to be faster.
 
     rows: that there is memory for, 0: T * k, which is always enough; choices without a row are dropped. expected_m: of
     an expert, to choose kernels by. workspace: uint8 [n], n of moe_workspace_bytes; when None the library takes memory,
@@ -73,9 +77,13 @@ def explain_moe(
     num_sms: int = 0,
     f32_between: bool = False,
     fused: bool | None = None,
+    four_bit: str | None = None,
+    four_bit_alone: bool = False,
     device: str | None = None,
 ) -> dict[str, Any]:
     """Of which launches a GPU makes moe, what each takes, and why. `device`: as in explain.
+
+    four_bit: the format of weights of 4 bits, four_bit_alone: they have no FP8 beside them.
 
     Returns a dict with `launches`, each with its call, `kernel`, predicted `us` and `bytes`, and of products the `line`
     that explains them; `us`, their sum; `fused`, `why`, and `workspace_bytes`.

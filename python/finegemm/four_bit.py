@@ -1,6 +1,7 @@
 """Products of FP8 activations with weights of 4 bits, and how checkpoints' weights are packed for them."""
 
 import dataclasses
+import json
 from typing import Any, Generic, TypeVar
 
 from finegemm import _native
@@ -12,17 +13,29 @@ B = TypeVar("B", bound=Tensor)
 
 @dataclasses.dataclass(frozen=True)
 class FourBitWeights(Generic[B]):
-    """Packed weights, G matrices [rows, cols] of N and K. data: uint8 [G, bytes], contiguous; format: mxfp4 or int4."""
+    """Packed weights, G matrices [rows, cols] of N and K. data: uint8 [G, bytes], contiguous; format: mxfp4 or int4.
+
+    fp8 and fp8_scales: the same weights as unpack_four_bit makes them of all matrices, for products of many rows, or
+    None.
+    """
 
     data: B
     format: str
     rows: int
     cols: int
+    fp8: B | None = None
+    fp8_scales: B | None = None
+
+    def with_fp8(self) -> "FourBitWeights[B]":
+        """Those with their FP8 beside them, which takes twice as much memory more; on the CPU."""
+        codes, scales = unpack_four_bit(self, None)
+        return dataclasses.replace(self, fp8=codes, fp8_scales=scales)
 
     def to(self, *args: Any) -> "FourBitWeights[Any]":
         """Those where `data.to(*args)` is, on a GPU say."""
-        data: Any = self.data
-        return dataclasses.replace(self, data=data.to(*args))
+        names = ("data", "fp8", "fp8_scales")
+        tensors: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return dataclasses.replace(self, **{name: t.to(*args) for name, t in tensors.items() if t is not None})
 
 
 def pack_mxfp4(codes: T, exponents: Tensor, *, high_first: bool = False) -> FourBitWeights[T]:
@@ -57,11 +70,12 @@ def _packed(codes: T, given: dict[str, Any]) -> FourBitWeights[T]:
     return FourBitWeights(data, given["format"], int(shape[-2]), int(shape[-1]) * 2)
 
 
-def unpack_four_bit(weights: FourBitWeights[T], group: int = 0) -> tuple[T, T]:
+def unpack_four_bit(weights: FourBitWeights[T], group: int | None = 0) -> tuple[T, T]:
     """The same weights as FP8 with scales, exactly, on the CPU: codes float8_e4m3fn [N, K] of a group, and scales.
 
-    scales: float32, [ceil(N/128), ceil(K/128)] of mxfp4, [N, K/128] of int4, as gemm takes them with its b.
-    InvalidArgument for what breaks a rule.
+    scales: float32, [ceil(N/128), ceil(K/128)] of mxfp4, [N, K/128] of int4, as gemm takes them with its b. Of all
+    groups where `group` is None, [G, N, K] with scales of as many, as grouped_gemm takes them. InvalidArgument for what
+    breaks a rule.
     """
     codes, scales = _native.unpack_four_bit({"weights": weights, "group": group})
     return codes, scales
@@ -79,6 +93,7 @@ def four_bit_gemm(
     prefix_sums: Tensor | None = None,
     masked_m: Tensor | None = None,
     alignment: int = 128,
+    expected_m: int = 0,
     numerics: str = "fast",
     num_sms: int = 0,
     pdl: bool = False,
@@ -95,7 +110,32 @@ def four_bit_gemm(
     With masked_m, or with none of them and several groups, a [G, M, K], sfa and d have three dimensions, a matrix for
     each group. Rows of d without a group are not written.
 
-    The bits are those of the product of the unpacked weights (unpack_four_bit), whatever the other rows are. Meant for
-    few rows of each group: b is read once for each 48 of them. The rest as in gemm; docs/four_bit.md has formats and
-    speeds. InvalidArgument for what breaks a rule.
+    The bits are those of the product of the unpacked weights (unpack_four_bit), whatever the other rows are. On a GPU b
+    is read once for each 48 rows of a group. With weights that have their FP8 beside them, b.with_fp8(), the product is
+    that of FP8 where it is expected to be faster, by expected_m, the rows of a group, or without it by M: with the same
+    bits, but for last ones of int4 on a GPU, and that rows of m_indices without a group may become zero. The rest as in
+    gemm; docs/four_bit.md has formats and speeds. InvalidArgument for what breaks a rule.
     """
+
+
+def explain_four_bit(
+    m: int,
+    n: int,
+    k: int,
+    format: str,
+    *,
+    groups: int | None = None,
+    expected_m: int = 0,
+    alignment: int = 0,
+    num_sms: int = 0,
+    fp8: bool = False,
+    device: str | None = None,
+) -> dict[str, Any]:
+    """Which kernel a GPU takes for four_bit_gemm, and why. `device`: as in explain.
+
+    m: rows of all groups; groups None: a dense product. fp8: weights have their FP8 beside them. Returns a dict with
+    `kernel`, predicted `us`, `why`, `config` of the kernel for weights of 4 bits, and `forms`: both products that there
+    may be, each with its kernel and `us`, that of FP8 with the `line` that explains it.
+    """
+    told: dict[str, Any] = json.loads(_native.explain_four_bit(locals()))
+    return told

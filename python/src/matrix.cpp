@@ -38,7 +38,7 @@ bool is_any_scale(std::string_view name) { return name == "sf" || name == "out";
 
 bool is_codes(std::string_view name) {
     return name == "q" || name == "row_q" || name == "transposed" || name == "k" || name == "cache" ||
-           name == "gate_up" || name == "down";
+           name == "gate_up" || name == "down" || name == "fp8";
 }
 
 /// Are they experts, which may have 64 bits, or rows of them?

@@ -67,6 +67,28 @@ def test_memory_of_all_ranks_takes_the_place_of_messages():
             np.testing.assert_array_equal(out.view(np.uint16), wanted.view(np.uint16))
 
 
+def test_weights_of_4_bits_give_each_rank_the_bits_of_their_fp8():
+    shapes = ((2 * EXPERTS, 2 * PAIRS, HIDDEN), (2 * EXPERTS, HIDDEN, PAIRS))
+
+    def packed(rows):
+        drawn = np.random.default_rng(5)
+        for g, n, k in shapes:
+            codes = drawn.integers(0, 256, (g, n, k // 2), dtype=np.uint8)
+            exponents = drawn.integers(116, 122, (g, n, k // 32), dtype=np.uint8)
+            yield finegemm.pack_mxfp4(codes[rows], exponents[rows])
+
+    every = [t for w in packed(slice(None)) for t in (w.with_fp8().fp8, w.with_fp8().fp8_scales)]
+
+    def one(c):
+        x, ids, odds = tokens((5, 3)[c.rank], 2, c.rank)
+        gate_up, down = packed(slice(c.rank * EXPERTS, (c.rank + 1) * EXPERTS))
+        return ep.moe(c, x, ids, gate_up, None, down, None, odds), finegemm.moe(x, ids, *every, odds)
+
+    for out, wanted in on_ranks(one, ep.Communicator.of_threads(2)):
+        np.testing.assert_array_equal(out.view(np.uint16), wanted.view(np.uint16))
+        assert np.unique(out.view(np.uint16)).size > 100
+
+
 def test_tokens_that_do_not_fit_are_nan_and_named_when_values_are_checked():
     every = weights(1)
     x, ids, odds = tokens(4, 1, 0)

@@ -95,6 +95,68 @@ def test_a_product_has_the_bits_of_the_same_weights_in_fp8(kind, numerics):
         assert (partly[group, :rows] == whole[group, :rows]).all() and not partly[group, rows:].any()
 
 
+@pytest.mark.parametrize("kind", ["mxfp4", "int4"])
+def test_weights_with_their_fp8_give_the_same_bits(kind):
+    codes = random_bytes(11, 2, 136, 128)
+    if kind == "mxfp4":
+        weights = finegemm.pack_mxfp4(codes, random_bytes(12, 2, 136, 8, low=110, high=116))
+    else:
+        weights = finegemm.pack_int4(codes, np.full((2, 136, 2), 0x3C00, np.uint16))
+    both = weights.with_fp8()
+    for group in range(2):
+        q, scales = finegemm.unpack_four_bit(weights, group)
+        assert (np.asarray(both.fp8[group]).view(np.uint8) == np.asarray(q).view(np.uint8)).all()
+        assert (both.fp8_scales[group] == scales).all()
+    a, sfa = activations(13, 70, 256)
+    groups = {"offsets": np.array([3, 20, 70], np.int32)}
+    d, wanted = (np.full((70, 136), 0x7FFF, np.uint16) for _ in range(2))
+    finegemm.four_bit_gemm(a, sfa, weights, wanted, numerics="hopper", **groups)
+    finegemm.four_bit_gemm(a, sfa, both, d, numerics="hopper", expected_m=35, **groups)
+    assert (d == wanted).all() and (d[:3] == 0x7FFF).all() and (d[3:] != 0x7FFF).any()
+    spoilt = np.asarray(both.fp8).view(np.uint8)
+    spoilt[1, 7] = 0x7F
+    finegemm.four_bit_gemm(a, sfa, both, d, **groups)
+    assert ((d[20:, 7] & 0x7FFF) > 0x7F80).all(), "these are what is multiplied on the CPU"
+
+
+def test_a_layer_of_experts_has_the_bits_of_its_fp8():
+    tokens, hidden, pairs = 9, 256, 160
+    shapes = ((3, 2 * pairs, hidden), (3, hidden, pairs))
+    gate_up, down = (
+        finegemm.pack_mxfp4(random_bytes(i, g, n, k // 2), random_bytes(i + 1, g, n, k // 32, low=112, high=122))
+        for i, (g, n, k) in zip((14, 16), shapes, strict=True)
+    )
+    x = np.random.default_rng(18).standard_normal((tokens, hidden)).astype(np.float32).view(np.uint32) >> 16
+    x = x.astype(np.uint16)
+    ids = random_bytes(19, tokens, 2, high=4).astype(np.int32)
+    both = gate_up.with_fp8(), down.with_fp8()
+    of_fp8 = (t for w in both for t in (w.fp8, w.fp8_scales))
+    wanted = np.asarray(finegemm.moe(x, ids, *of_fp8, numerics="hopper")).view(np.uint16)
+    for weights in ((gate_up, down), both):
+        d = finegemm.moe(x, ids, weights[0], None, weights[1], None, numerics="hopper")
+        assert (np.asarray(d).view(np.uint16) == wanted).all() and wanted.any()
+    with pytest.raises(
+        InvalidArgument, match=r"^down_packed: is null, but gate_up_packed is not; pass both or neither"
+    ):
+        finegemm.moe(x, ids, gate_up, None, both[1].fp8, both[1].fp8_scales)
+    with pytest.raises(InvalidArgument, match=r"^gate_up_scales: is given, but gate_up is of 4 bits"):
+        finegemm.moe(x, ids, gate_up, sum(both[0].fp8_scales), down, None)
+
+
+def test_plans_say_which_form_many_rows_take():
+    def told(rows, **options):
+        return finegemm.explain_four_bit(8 * rows, 4096, 7168, "mxfp4", groups=8, device="h200", **options)
+
+    assert told(16, fp8=True)["kernel"] == told(1024)["kernel"] == "FineGEMM_four_bit_Mxfp4"
+    many = told(1024, fp8=True)
+    assert many["kernel"] == many["forms"][1]["kernel"] and many["us"] == min(x["us"] for x in many["forms"])
+    few = finegemm.explain_moe(16, 8, 7168, 2048, 256, four_bit="mxfp4", device="h200")
+    assert [x["call"] for x in few["launches"]].count("four_bit_gemm") == 2 and not few["fused"]
+    with pytest.raises(InvalidArgument, match=r"^gate_up: is given beside weights of int4"):
+        finegemm.explain_moe(16, 8, 7168, 2048, 256, four_bit="int4", device="h200")
+    assert finegemm.explain_moe(16, 8, 7168, 2048, 256, four_bit="int4", four_bit_alone=True)["launches"]
+
+
 def test_misuse_is_an_error_that_says_what_to_do():
     codes, exponents = random_bytes(9, 16, 64), np.full((16, 4), 127, np.uint8)
     weights = finegemm.pack_mxfp4(codes, exponents)

@@ -46,6 +46,12 @@ def layer_of_experts(device):
     return values(device, 70, K).bfloat16(), ids, *parts[0], *parts[1], values(device, 70, 2)
 
 
+def four_bit_weights(device, *shape):
+    codes = torch.arange(shape[0] * shape[1] * shape[2] // 2).view(*shape[:2], -1).to(torch.uint8) * 37
+    exponents = torch.arange(shape[0] * shape[1] * shape[2] // 32).view(*shape[:2], -1) % 5 + 118
+    return finegemm.pack_mxfp4(codes, exponents.to(torch.uint8)).to(device)
+
+
 TABLE = torch.tensor([[1, 0], [2, 1]])  # pages of two requests
 
 
@@ -61,6 +67,8 @@ def of_all(device):
     dense, rows = tuple(pair(device)), pair(device, row_b_scales=True)
     groups, x = experts(device), values(device, 70, K)
     ends = torch.tensor(OFFSETS, device=device)
+    four_bit, both = four_bit_weights(device, 2, N, K), [four_bit_weights(device, 2, *s) for s in ((256, K), (K, 128))]
+    of_layer = layer_of_experts(device)
     return {
         "gemm_new": (dense, ft.gemm),
         "grouped_gemm_new": (groups, lambda *args: ft.grouped_gemm(*args, offsets=ends)),
@@ -75,6 +83,11 @@ def of_all(device):
         "scale_layout_new": ((dense[1],), lambda sf: ft.scale_layout(sf, packed=True)),
         "prenorm_gemm_new": ((x.bfloat16(), values(device, 24, K)), ft.prenorm_gemm),
         "moe_new": (layer_of_experts(device), ft.moe),
+        "four_bit_gemm_new": (groups[:2], lambda *args: ft.four_bit_gemm(*args, four_bit, offsets=ends)),
+        "four_bit_moe_new": (
+            (*of_layer[:2], of_layer[-1]),
+            lambda x, ids, weights: ft.moe(x, ids, both[0], None, both[1], None, weights),
+        ),
         "mqa_logits_new": (indexer(device), lambda *args: ft.mqa_logits(*args, [3] * 70, [9] * 70)),
         "paged_mqa_logits_new": (paged(device), lambda *args: ft.paged_mqa_logits(*args, [5, 64], TABLE.to(device))),
         "topk_new": ((x,), lambda x: ft.topk(x, 5)),
@@ -144,6 +157,10 @@ def test_one_graph_serves_every_number_of_rows(name, device):
         some = tuple(x[:rows] for x in arguments[:of_rows]) + arguments[of_rows:]
         if "group" in name or "mqa" in name:
             some = arguments
+        if name == "four_bit_gemm_new":
+            some = arguments
+        if name == "four_bit_moe_new":
+            some = tuple(x[:rows] for x in arguments)
         if name == "moe_new":
             some = (*(x[:rows] for x in arguments[:2]), *arguments[2:-1], arguments[-1][:rows])
         assert same(compiled(*some), call(*some))

@@ -107,6 +107,8 @@ inline constexpr size_t kFirstSize<finegemm_epilogue> =
 template <>
 inline constexpr size_t kFirstSize<finegemm_quantize_options> = offsetof(finegemm_quantize_options, poll);
 template <>
+inline constexpr size_t kFirstSize<finegemm_moe_shape> = offsetof(finegemm_moe_shape, four_bit);
+template <>
 inline constexpr size_t kFirstSize<finegemm_shape> =
     offsetof(finegemm_shape, plan_table) + sizeof(finegemm_shape::plan_table);
 

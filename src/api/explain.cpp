@@ -10,6 +10,7 @@
 #include "api/explained_device.h"
 #include "cuda/device.h"
 #include "engine/device_spec.h"
+#include "ops/four_bit/call.h"
 #include "ops/moe/checks.h"
 #include "ops/moe/planner.h"
 #include "plan/fields.h"
@@ -62,12 +63,22 @@ std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device, 
 namespace {
 
 std::string why_fused(const MoeShape& s, const MoePlan& plan) {
+    if (plan.forms.gate_up_four_bit)
+        return "the product of weights of 4 bits leaves the activation to a launch of its own";
     if (s.intermediate % kScaleBlock != 0)
         return fmt::format("I of {} is no multiple of 128: the activation has a launch of its own", s.intermediate);
     if (s.f32_between) return "f32_between needs the activation in the product's launch";
     if (s.fused) return "fused is given";
     return fmt::format("product and activation are expected to take {:.1f} us in one launch, {:.1f} us in two",
                        plan.fused_us, plan.apart_us);
+}
+
+std::string why_weights(const MoeShape& s, const MoePlan& plan) {
+    if (!s.four_bit) return "weights are FP8";
+    if (s.four_bit_alone) return fmt::format("weights are {} alone", name_of(*s.four_bit));
+    const auto form = [&](bool four_bit) { return four_bit ? name_of(*s.four_bit) : "FP8"; };
+    return fmt::format("gate_up is multiplied as {}, down as {}, by which their products are expected to be faster",
+                       form(plan.forms.gate_up_four_bit), form(plan.forms.down_four_bit));
 }
 
 std::string why_rows(const MoeShape& s) {
@@ -83,8 +94,8 @@ std::string explain(const MoeShape& shape, const std::string& device) {
     const MoePlan plan = plan_of(shape, spec);
     nlohmann::ordered_json out = {{"device", spec.name},
                                   {"us", plan.us()},
-                                  {"fused", plan.fused},
-                                  {"why", {why_fused(shape, plan), why_rows(shape)}},
+                                  {"fused", plan.forms.fused},
+                                  {"why", {why_fused(shape, plan), why_weights(shape, plan), why_rows(shape)}},
                                   {"workspace_bytes", moe_workspace_bytes(shape)},
                                   {"launches", nlohmann::ordered_json::array()}};
     for (const MoeLaunch& launch : plan.launches) {

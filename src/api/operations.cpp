@@ -321,7 +321,7 @@ void four_bit_gemm(Context& context, const FourBitArgs& args, const FourBitOptio
     const FourBitCall call{args, options};
     check_four_bit(call);
     if (call.a.matrix.rows == 0) return;
-    run_operation(context.state(), call.d.matrix.device, call, [&] { return text_of(call); });
+    run_operation(context.state(), call.d.matrix.device, call, [&] { return text_of(call.shape()); });
 }
 
 void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,

@@ -173,6 +173,18 @@ constexpr void four_bit_options(const Visit& visit, Structs&... options) {
     visit("pdl", options.pdl...);
 }
 
+/// Fields of a call of it; not `format`, nor `groups`, which may be left out.
+template <typename Visit, typename... Structs>
+constexpr void four_bit_fields(const Visit& visit, Structs&... shapes) {
+    visit("m", shapes.m...);
+    visit("n", shapes.n...);
+    visit("k", shapes.k...);
+    visit("expected_m", shapes.expected_m...);
+    visit("alignment", shapes.alignment...);
+    visit("num_sms", shapes.num_sms...);
+    visit("fp8", shapes.fp8...);
+}
+
 /// Not `log`, which is no value.
 template <typename Visit, typename... Structs>
 constexpr void context_options(const Visit& visit, Structs&... options) {

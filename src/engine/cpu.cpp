@@ -59,10 +59,10 @@ private:
     }
 
     void run_moe(const MoeCall& call) {
-        const bool fused = fused_by_rule(call.shape()).value_or(true);
-        if (call.workspace) return run_steps(*this, call, fused, call.workspace);
-        std::vector<std::byte> workspace(static_cast<size_t>(memory_of(call.shape(), fused).bytes));
-        run_steps(*this, call, fused, workspace.data());
+        const MoeForms forms = usual_forms(call.shape());
+        if (call.workspace) return run_steps(*this, call, forms, call.workspace);
+        std::vector<std::byte> workspace(static_cast<size_t>(memory_of(call.shape(), forms.fused).bytes));
+        run_steps(*this, call, forms, workspace.data());
     }
 
     void run_ep_moe(const EpMoeCall& call) {

@@ -14,6 +14,7 @@
 #include "engine/check_device.h"
 #include "engine/device_spec.h"
 #include "ops/ep/source.h"
+#include "ops/four_bit/planner.h"
 #include "ops/four_bit/source.h"
 #include "ops/gemm/groups.h"
 #include "ops/gemm/source.h"
@@ -283,12 +284,31 @@ void HopperBackend::run(const Operation& operation) {
             const cuda::CurrentDevice current(device_);
             if constexpr (std::is_same_v<decltype(call), const MoeCall&>) run_moe(call);
             else if constexpr (std::is_same_v<decltype(call), const EpMoeCall&>) run_ep_moe(call);
+            else if constexpr (std::is_same_v<decltype(call), const FourBitCall&>) run_four_bit(call);
             else if constexpr (requires { call.params.peers; })
                 throw Error(Errc::Unsupported, "memory: rows go through that of ranks on the CPU alone; leave it out");
             else if constexpr (requires { memory_of(call); }) run_topk(call);
             else start(call);
         },
         operation);
+}
+
+bool HopperBackend::is_fp8_faster(const FourBitShape& shape) {
+    const plan::Problem problem = plan::problem_of(fp8_shape(shape));
+    {
+        const std::shared_lock lock(mutex_);
+        if (const auto found = fp8_.find(problem); found != fp8_.end()) return found->second;
+    }
+    const bool faster = finegemm::is_fp8_faster(problem, spec_, &table_);
+    const std::unique_lock lock(mutex_);
+    if (fp8_.size() >= kMaxKept) fp8_.clear();
+    return fp8_.try_emplace(problem, faster).first->second;
+}
+
+void HopperBackend::run_four_bit(const FourBitCall& call) {
+    if (!call.has_fp8() || !is_fp8_faster(call.shape())) return start(call);
+    const GemmOptions options = fp8_options(call.options);
+    gemm(fp8_call(call, options));
 }
 
 void HopperBackend::check_values(const Call& call) {

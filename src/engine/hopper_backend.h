@@ -139,6 +139,8 @@ private:
     const cuda::MemoryPool& memory();
     void sum(Launch& launch, const Call& call, bool again);
     bool is_fused_faster(const MoeShape& shape);
+    bool is_fp8_faster(const FourBitShape& shape);
+    void run_four_bit(const FourBitCall& call);
     void run_moe(const MoeCall& call);
     void run_ep_moe(const EpMoeCall& call);
     template <typename LogitsTopkCall>
@@ -175,6 +177,7 @@ private:
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<plan::Problem, bool, plan::ProblemHash> fused_;  // is a layer's first product faster so?
+    std::unordered_map<plan::Problem, bool, plan::ProblemHash> fp8_;    // is FP8 faster than weights of 4 bits?
     std::unordered_map<CallKey, std::shared_ptr<Launch>, CallKeyHash> launches_;
     std::tuple<KeptLaunches<MqaCallKey, MqaLaunch>, KeptLaunches<PrenormCallKey, PrenormLaunch>,
                KeptLaunches<FourBitCallKey, FourBitLaunch>>

@@ -36,7 +36,9 @@ struct FourBitCallInC {
                 .sfa = {c_matrix(ConstMatrix(sfa_data.view())), 1, 0},
                 .b = {packed.data(), FINEGEMM_MXFP4, FINEGEMM_CPU, 0, 0, 2, 24, 256},
                 .d = {c_matrix(ConstMatrix(d_data.view())), 1, 0},
-                .groups = {FINEGEMM_OFFSETS, 0, offsets.data(), 3, 128, 0, FINEGEMM_CPU, 0}};
+                .groups = {FINEGEMM_OFFSETS, 0, offsets.data(), 3, 128, 0, FINEGEMM_CPU, 0},
+                .fp8 = {},
+                .fp8_scales = {}};
     }
     int32_t run(finegemm_context* context) { return finegemm_four_bit_gemm(context, &args, &options, &error); }
     int32_t pack() { return finegemm_pack_four_bit(&source, packed.data(), &error); }
@@ -87,6 +89,20 @@ inline const FourBitMisuse kFourBit[] = {
     {"b is on a GPU", [](FourBitCallInC& c) { c.args.b.device_type = FINEGEMM_CUDA; }},
     {"b at an odd address of a GPU", [](FourBitCallInC& c) { c.to_gpu(), c.args.b.data = address(8); }},
     {"rows of a at odd places of a GPU", [](FourBitCallInC& c) { c.to_gpu(), c.args.a.matrix.row_stride = 264; }},
+    {"fp8 has a matrix",
+     [](FourBitCallInC& c) {
+         c.args.fp8 = c.args.a, c.args.fp8.matrix.rows = 24;
+         c.args.fp8_scales = c.args.sfa, c.args.fp8_scales.matrix.rows = 1;
+     }},
+    {"fp8 has 10 rows", [](FourBitCallInC& c) { c.args.fp8 = c.args.a, c.args.fp8_scales = c.args.sfa; }},
+    {"fp8 has scales of 10 rows",
+     [](FourBitCallInC& c) { c.args.fp8 = c.args.a, c.args.fp8.matrix.rows = 24, c.args.fp8_scales = c.args.sfa; }},
+    {"fp8 is bf16",
+     [](FourBitCallInC& c) {
+         c.args.fp8 = c.args.a, c.args.fp8.matrix.dtype = FINEGEMM_BF16, c.args.fp8_scales = c.args.sfa;
+     }},
+    {"fp8 has no scales", [](FourBitCallInC& c) { c.args.fp8 = {c.args.a.matrix, 2, 0}, c.args.fp8.matrix.rows = 24; }},
+    {"fp8_scales without fp8", [](FourBitCallInC& c) { c.args.fp8_scales = c.args.sfa; }},
     {"num_sms is -1", [](FourBitCallInC& c) { c.options.num_sms = -1; }},
     {"pdl is 2", [](FourBitCallInC& c) { c.options.pdl = 2; }},
     {"numerics is 7", [](FourBitCallInC& c) { c.options.numerics = 7; }},

@@ -151,6 +151,9 @@ Sentences moe_misuses() {
         {"a shape of 100 hidden", [](finegemm_moe_shape& s) { s.hidden = 100; }},
         {"a shape without pairs", [](finegemm_moe_shape& s) { s.intermediate = 0; }},
         {"a shape without experts", [](finegemm_moe_shape& s) { s.experts = 0; }},
+        {"a shape of four_bit 9", [](finegemm_moe_shape& s) { s.four_bit = 9; }},
+        {"a shape of four_bit_alone without a format", [](finegemm_moe_shape& s) { s.four_bit_alone = 1; }},
+        {"a shape of int4 and FP8", [](finegemm_moe_shape& s) { s.four_bit = FINEGEMM_INT4; }},
     };
     for (const auto& [name, spoil] : shapes) {
         finegemm_moe_shape shape{.struct_size = sizeof shape,
@@ -164,7 +167,9 @@ Sentences moe_misuses() {
                                  .experts = 4,
                                  .rows = 0,
                                  .expected_m = 0,
-                                 .device = "h200"};
+                                 .device = "h200",
+                                 .four_bit = 0,
+                                 .four_bit_alone = 0};
         spoil(shape);
         finegemm_moe_workspace_bytes(&shape, &bytes, &e), record(name);
     }

@@ -17,7 +17,7 @@ namespace {
 static_assert(sizeof(finegemm_moe_args) == 5 * 56 + 4 * 72 + 24 && offsetof(finegemm_moe_args, out) == 4 * 56 + 296);
 static_assert(offsetof(finegemm_moe_options, rows) == 48 && offsetof(finegemm_moe_options, poll_data) == 80);
 static_assert(sizeof(finegemm_moe_options) == 88);
-static_assert(sizeof(finegemm_moe_shape) == 80 && offsetof(finegemm_moe_shape, device) == 72);
+static_assert(sizeof(finegemm_moe_shape) == 88 && offsetof(finegemm_moe_shape, device) == 72);
 
 using Codes = std::vector<uint16_t>;
 

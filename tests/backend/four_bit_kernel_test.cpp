@@ -45,7 +45,7 @@ TEST(FourBitKernelText, RandomGroupsHaveTheBitsOfTheSameWeightsInFp8) {
         for (int64_t r = 0; r < d.rows; ++r)
             for (int64_t c = 0; c < d.cols; ++c)
                 ASSERT_EQ(found.rows.d.at(r, c), wanted.rows.d.at(r, c))
-                    << seed << ": " << text_of(found.call()) << ", row " << r << ", column " << c;
+                    << seed << ": " << text_of(found.call().shape()) << ", row " << r << ", column " << c;
     }
 }
 

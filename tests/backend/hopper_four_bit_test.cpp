@@ -1,4 +1,5 @@
 // What the Hopper backend launches for weights of 4 bits. Layer tests.
+#include "ops/four_bit/planner.h"
 #include "support/hopper.h"
 
 namespace finegemm::hopper_four_bit_test {
@@ -10,12 +11,13 @@ protected:
         GroupForm form = GroupForm::Whole;
         int64_t groups = 1, m = 16, n = 4096, k = 7168, expected_m = 0;
         FourBitFormat format = FourBitFormat::Mxfp4;
+        bool fp8 = false;
     };
     mock::Launch run(const Wish& w, const FourBitOptions& options = {}) {
         const Device where{DeviceType::Cuda, 0};
         const bool whole = w.form == GroupForm::Whole, stacked = whole || w.form == GroupForm::Masked;
         const int64_t count = stacked ? w.groups : 1, blocks = (w.k + 127) / 128;
-        const FourBitArgs args{
+        FourBitArgs args{
             .a = {{test::address(0x1000), DType::E4M3, w.m, w.k, w.k + 16, 1, where}, count, w.m * (w.k + 16)},
             .sfa = {{test::address(0x2000), DType::F32, w.m, blocks, 1, w.m, where}, count, w.m * blocks},
             .b = {test::address(0x3000), w.format, w.groups, w.n, w.k, where},
@@ -26,6 +28,12 @@ protected:
                        .alignment = 128,
                        .expected_m = w.expected_m,
                        .device = where}};
+        if (w.fp8) {
+            const int64_t rows = w.format == FourBitFormat::Mxfp4 ? (w.n + 127) / 128 : w.n;
+            args.fp8 = {{test::address(0x10000), DType::E4M3, w.n, w.k, w.k, 1, where}, w.groups, w.n * w.k};
+            args.fp8_scales = {
+                {test::address(0x20000), DType::F32, rows, blocks, blocks, 1, where}, w.groups, rows * blocks};
+        }
         hopper_->run(FourBitCall{args, options});
         return last_launch();
     }
@@ -52,6 +60,46 @@ TEST_F(HopperFourBit, PassesMatricesAndGroupsOn) {
 
 TEST_F(HopperFourBit, HasAKernelForEachFormat) {
     EXPECT_EQ(run({.format = FourBitFormat::Int4}).entry, "FineGEMM_four_bit_Int4");
+}
+
+TEST_F(HopperFourBit, TakesFp8WhereThatIsGivenAndExpectedToBeFaster) {
+    for (const FourBitFormat format : {FourBitFormat::Mxfp4, FourBitFormat::Int4})
+        for (const GroupForm form : {GroupForm::Masked, GroupForm::Whole, GroupForm::Offsets}) {
+            const auto with = [&](int64_t rows, bool fp8) {
+                const int64_t m = form == GroupForm::Offsets ? 8 * rows : rows;
+                return run({form, 8, m, 4096, 7168, rows, format, fp8}).entry;
+            };
+            const std::string four_bit = with(16, false);
+            EXPECT_TRUE(four_bit.starts_with("FineGEMM_four_bit_"));
+            for (const int64_t rows : {1, 16, 48}) EXPECT_EQ(with(rows, true), four_bit) << rows;
+            for (const int64_t rows : {256, 1024, 4096}) {
+                EXPECT_TRUE(with(rows, true).ends_with(format == FourBitFormat::Int4 ? "_grouped_1d1d" : "_grouped"))
+                    << with(rows, true);
+                EXPECT_EQ(with(rows, false), four_bit) << rows;
+            }
+        }
+    const std::string dense = run({.m = 4096, .fp8 = true}).entry;
+    EXPECT_TRUE(dense.starts_with("FineGEMM_e4m3_gemm_") && !dense.ends_with("_grouped")) << dense;
+}
+
+TEST_F(HopperFourBit, ExpectsTheTimesOfTheRecord) {
+    // Groups, rows, N, K, and microseconds of an H200 (bench/results/four_bit_h200.json).
+    struct Row {
+        FourBitFormat format;
+        int64_t groups, m, n, k;
+        double us;
+    };
+    constexpr FourBitFormat kMxfp4 = FourBitFormat::Mxfp4, kInt4 = FourBitFormat::Int4;
+    const Row rows[] = {
+        {kMxfp4, 8, 1, 4096, 7168, 41.02},  {kMxfp4, 16, 16, 4096, 7168, 72.1},  {kMxfp4, 32, 48, 4096, 7168, 180.86},
+        {kMxfp4, 8, 32, 7168, 2048, 27.07}, {kMxfp4, 16, 48, 7168, 2048, 54.34}, {kMxfp4, 32, 16, 7168, 2048, 72.45},
+        {kInt4, 8, 48, 4096, 7168, 51.65},  {kInt4, 32, 16, 4096, 7168, 151.94}, {kInt4, 16, 32, 7168, 2048, 53.92}};
+    const plan::DeviceSpec& h200 = *plan::find_device("h200");
+    for (const auto& [format, groups, m, n, k, us] : rows) {
+        const FourBitShape shape{.format = format, .m = groups * m, .n = n, .k = k, .groups = groups, .expected_m = m};
+        const double predicted = four_bit_cost(plan::problem_of(fp8_shape(shape)), h200).us;
+        EXPECT_NEAR(predicted / us, 1, 0.07) << groups << " x " << m << "x" << n << "x" << k;
+    }
 }
 
 TEST_F(HopperFourBit, HasNoMoreCtasThanTilesOrSms) {

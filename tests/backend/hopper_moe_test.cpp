@@ -32,6 +32,14 @@ protected:
                      .down_scales = scales(0x40000, s.hidden, s.intermediate),
                      .first = 7,
                      .out = {test::address(0x50000), DType::BF16, s.tokens, s.hidden, s.hidden, 1, where}};
+        if (s.four_bit) {
+            const auto packed = [&](uintptr_t at, int64_t rows, int64_t cols) {
+                return FourBitWeights{test::address(at), *s.four_bit, s.experts, rows, cols, where};
+            };
+            args.gate_up_packed = packed(0x60000, 2 * s.intermediate, s.hidden);
+            args.down_packed = packed(0x70000, s.hidden, s.intermediate);
+            if (s.four_bit_alone) args.gate_up = args.gate_up_scales = args.down = args.down_scales = {};
+        }
         if (!own_memory) args.workspace = test::address(kWorkspace - 240);  // the first line is behind it
         options.fused = s.fused, options.expected_m = s.expected_m;
         mock->launches.clear();
@@ -129,19 +137,67 @@ TEST_F(HopperMoe, ChoosesWhatThePlanSaysEachTime) {
     for (int i = 0; i < 2; ++i)
         for (const MoeShape& shape : {kFew, kMany}) {
             EXPECT_EQ(run(shape).size(), plan_of(shape, h200).launches.size());
-            EXPECT_EQ(is_fused_faster(shape, h200), plan_of(shape, h200).fused);
+            EXPECT_EQ(is_fused_faster(shape, h200), plan_of(shape, h200).forms.fused);
         }
     EXPECT_EQ(run(kMany).size(), 5u);
+}
+
+TEST_F(HopperMoe, MultipliesWeightsOf4BitsForFewRowsAndFp8ForMany) {
+    const plan::DeviceSpec& h200 = *plan::find_device("h200");
+    const auto kernels = [&](MoeShape shape, std::optional<bool> alone) {
+        if (alone) shape.four_bit = FourBitFormat::Mxfp4, shape.four_bit_alone = *alone;
+        std::vector<std::string> entries;
+        for (const mock::Launch& launch : run(shape)) entries.push_back(launch.entry);
+        const MoePlan plan = plan_of(shape, h200);
+        EXPECT_EQ(entries.size(), plan.launches.size());
+        for (size_t i = 0; i < entries.size(); ++i) {
+            const bool four_bit = std::string_view(plan.launches[i].call) == "four_bit_gemm";
+            EXPECT_EQ(four_bit, entries[i].starts_with("FineGEMM_four_bit_")) << entries[i];
+        }
+        return entries;
+    };
+    const std::vector<std::string> wanted{"FineGEMM_routing_permute_quantize_routed", "FineGEMM_four_bit_Mxfp4",
+                                          "FineGEMM_swiglu_quantize_BF16", "FineGEMM_four_bit_Mxfp4",
+                                          "FineGEMM_routing_combine"};
+    EXPECT_EQ(kernels(kFew, true), wanted);
+    EXPECT_EQ(kernels(kFew, false), wanted);
+    EXPECT_EQ(last_launch().entry, "FineGEMM_routing_combine");
+    EXPECT_EQ(kernels(kMany, false), kernels(kMany, {})) << "as without weights of 4 bits";
+    EXPECT_EQ(kernels(kMany, true)[2], "FineGEMM_four_bit_Mxfp4");
+    MoeShape fused = kFew;
+    fused.fused = true;
+    const auto one_fused = kernels(fused, false);
+    EXPECT_TRUE(one_fused[1].ends_with("_gated")) << "as it is asked for";
+    EXPECT_EQ(one_fused[2], "FineGEMM_four_bit_Mxfp4");
+}
+
+TEST_F(HopperMoe, HandsRowsOfExpertsToProductsOfWeightsOf4Bits) {
+    MoeShape shape = kFew;
+    shape.four_bit = FourBitFormat::Int4, shape.four_bit_alone = true;
+    const auto launches = run(shape, false);
+    const MoeMemory m = memory_of(shape, false);
+    const auto at = [](int64_t offset) {
+        return static_cast<const void*>(test::address(kWorkspace + static_cast<uintptr_t>(offset)));
+    };
+    const FourBitParams &gate_up = launches[1].four_bit, &down = launches[3].four_bit;
+    EXPECT_EQ(std::tuple<const void*>(gate_up.b), std::tuple(test::address(0x60000)));
+    EXPECT_EQ(std::tuple<const void*>(down.b), std::tuple(test::address(0x70000)));
+    EXPECT_EQ(gate_up.sfa, at(m.row_scales));
+    EXPECT_EQ(gate_up.d, at(m.between));
+    EXPECT_EQ(down.sfa, at(m.code_scales));
+    EXPECT_EQ(down.d, at(m.y));
+    EXPECT_EQ(std::tuple(gate_up.n, down.n, gate_up.groups.groups), std::tuple(4096u, 7168u, 256u));
+    EXPECT_EQ(static_cast<const void*>(gate_up.groups.ends - 1), at(m.offsets));
 }
 
 TEST(MoePlan, TakesTheFasterOfOneLaunchAndTwo) {
     const plan::DeviceSpec& h200 = *plan::find_device("h200");
     for (const MoeShape& shape : {kFew, kMany}) {
         const MoePlan plan = plan_of(shape, h200);
-        EXPECT_EQ(plan.fused, plan.fused_us <= plan.apart_us);
+        EXPECT_EQ(plan.forms.fused, plan.fused_us <= plan.apart_us);
     }
     MoeShape other = kFew;
-    other.fused = !plan_of(kFew, h200).fused;
+    other.fused = !plan_of(kFew, h200).forms.fused;
     EXPECT_GE(plan_of(other, h200).us(), plan_of(kFew, h200).us());
 }
 

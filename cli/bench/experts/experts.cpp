@@ -7,6 +7,7 @@
 #include <random>
 
 #include "cli/bench/codes.h"
+#include "cli/bench/four_bit/trial.h"
 #include "cli/random.h"
 
 namespace finegemm::cli {
@@ -18,12 +19,40 @@ Matrix rows_of(Matrix m, int64_t first, int64_t count) {
 }
 
 Experts::Experts(const Target& target, const MoeShape& shape, const HostMatrix& codes, uint64_t seed)
-    : target_(target),
-      count_(shape.experts),
-      gate_up_(weights(2 * shape.intermediate, shape.hidden, codes, seed)),
-      gate_up_scales_(scales(2 * shape.intermediate, shape.hidden)),
-      down_(weights(shape.hidden, shape.intermediate, codes, seed + 1)),
-      down_scales_(scales(shape.hidden, shape.intermediate)) {}
+    : target_(target), shape_(shape), count_(shape.experts) {
+    const int64_t hidden = shape.hidden, pairs = shape.intermediate;
+    if (shape.four_bit) {
+        pack(2 * pairs, hidden, seed, gate_up_packed_, gate_up_, gate_up_scales_);
+        pack(hidden, pairs, seed + 1, down_packed_, down_, down_scales_);
+        return;
+    }
+    gate_up_ = weights(2 * pairs, hidden, codes, seed);
+    gate_up_scales_ = scales(2 * pairs, hidden);
+    down_ = weights(hidden, pairs, codes, seed + 1);
+    down_scales_ = scales(hidden, pairs);
+}
+
+void Experts::pack(int64_t rows, int64_t cols, uint64_t seed, Mirrored& packed, Mirrored& codes,
+                   Mirrored& scales) const {
+    constexpr int64_t kDistinct = 4;
+    std::vector<RandomFourBit> all;
+    for (int64_t e = 0; e < std::min(kDistinct, count_); ++e)
+        all.push_back(random_four_bit(*shape_.four_bit, rows, cols, seed + 3 * static_cast<uint64_t>(e)));
+    const auto fill = [&](Mirrored& x, DType dtype, int64_t of_one, int64_t x_cols, bool there, const auto& bytes_of) {
+        if (there) x = mirrored(target_, dtype, count_ * of_one, x_cols);
+        else x.host = make_matrix(dtype, count_ * of_one, x_cols);
+        uint8_t* to = x.host.bytes.data();
+        for (int64_t e = 0; e < count_; ++e)
+            to = std::ranges::copy(bytes_of(all[static_cast<size_t>(e) % all.size()]), to).out;
+        if (there) upload(target_, x.host, x.there);
+    };
+    const auto bytes = static_cast<int64_t>(all[0].packed.size());
+    fill(packed, DType::E4M3, 1, bytes, true, [](const RandomFourBit& w) -> const auto& { return w.packed; });
+    const bool fp8 = !shape_.four_bit_alone;  // where the target computes, too
+    fill(codes, DType::E4M3, rows, cols, fp8, [](const RandomFourBit& w) -> const auto& { return w.codes.bytes; });
+    fill(scales, DType::F32, all[0].scales.rows, all[0].scales.cols, fp8,
+         [](const RandomFourBit& w) -> const auto& { return w.scales.bytes; });
+}
 
 Mirrored Experts::weights(int64_t rows, int64_t cols, const HostMatrix& codes, uint64_t seed) const {
     Mirrored w = mirrored(target_, DType::E4M3, count_ * rows, cols);
@@ -44,18 +73,26 @@ Mirrored Experts::scales(int64_t rows, int64_t cols) const {
 }
 
 MoeArgs Experts::args(const Matrix& x, const Matrix& ids, const Matrix& weights, const Matrix& out, bool on_host) {
+    const auto whole = [&](Mirrored& w) { return on_host ? w.host.view() : w.there; };
     const auto stack = [&](Mirrored& w) -> ConstStack {
-        const Matrix whole = on_host ? w.host.view() : w.there, one = rows_of(whole, 0, whole.rows / count_);
+        const Matrix all = whole(w), one = rows_of(all, 0, all.rows / count_);
         return {one, count_, one.rows * one.row_stride};
     };
-    return {.x = x,
-            .ids = ids,
-            .weights = weights,
-            .gate_up = stack(gate_up_),
-            .gate_up_scales = stack(gate_up_scales_),
-            .down = stack(down_),
-            .down_scales = stack(down_scales_),
-            .out = out};
+    const auto packed = [&](Mirrored& w, int64_t rows, int64_t cols) {
+        const Matrix bytes = whole(w);
+        return FourBitWeights{bytes.data, *shape_.four_bit, count_, rows, cols, bytes.device};
+    };
+    MoeArgs args{};
+    args.x = x, args.ids = ids, args.weights = weights, args.out = out;
+    if (!shape_.four_bit_alone) {
+        args.gate_up = stack(gate_up_), args.gate_up_scales = stack(gate_up_scales_);
+        args.down = stack(down_), args.down_scales = stack(down_scales_);
+    }
+    if (shape_.four_bit) {
+        args.gate_up_packed = packed(gate_up_packed_, 2 * shape_.intermediate, shape_.hidden);
+        args.down_packed = packed(down_packed_, shape_.hidden, shape_.intermediate);
+    }
+    return args;
 }
 
 Matrix Experts::of_expert(Mirrored& x, int64_t expert) const {
@@ -70,8 +107,9 @@ void Experts::add(LayerTruth& truth, int64_t expert, double weight) {
 
 double Experts::bytes() const {
     double bytes = 0;
-    for (const Mirrored* x : {&gate_up_, &gate_up_scales_, &down_, &down_scales_})
-        bytes += static_cast<double>(x->host.bytes.size());
+    const auto add = [&](const Mirrored& x) { bytes += static_cast<double>(x.host.bytes.size()); };
+    if (shape_.four_bit) add(gate_up_packed_), add(down_packed_);
+    else add(gate_up_), add(gate_up_scales_), add(down_), add(down_scales_);
     return bytes;
 }
 

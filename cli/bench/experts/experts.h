@@ -13,24 +13,27 @@ Matrix rows_of(Matrix m, int64_t first, int64_t count);
 
 class Experts {
 public:
-    /// Experts of a shape. `codes`: that their weights are made of.
+    /// Experts of a shape. `codes`: that their weights are made of, where these are not of 4 bits.
     Experts(const Target& target, const MoeShape& shape, const HostMatrix& codes, uint64_t seed);
 
     /// Theirs is the layer, of tokens with choices and weights of these.
     MoeArgs args(const Matrix& x, const Matrix& ids, const Matrix& weights, const Matrix& out, bool on_host);
     /// Adds what one of them makes of a token.
     void add(LayerTruth& truth, int64_t expert, double weight);
-    /// All of their weights and scales.
+    /// All of their weights and scales: of 4 bits where there are such.
     double bytes() const;
 
 private:
+    /// Weights of 4 bits, and the FP8 that they are.
+    void pack(int64_t rows, int64_t cols, uint64_t seed, Mirrored& packed, Mirrored& codes, Mirrored& scales) const;
     Mirrored weights(int64_t rows, int64_t cols, const HostMatrix& codes, uint64_t seed) const;
     Mirrored scales(int64_t rows, int64_t cols) const;
     Matrix of_expert(Mirrored& x, int64_t expert) const;
 
     const Target& target_;
+    MoeShape shape_;
     int64_t count_;
-    Mirrored gate_up_, gate_up_scales_, down_, down_scales_;
+    Mirrored gate_up_, gate_up_scales_, down_, down_scales_, gate_up_packed_, down_packed_;
 };
 
 /// Fills ids [T, k] with different experts and weights [T, k], and uploads them. The odds of an expert are

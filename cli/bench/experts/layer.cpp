@@ -2,6 +2,7 @@
 #include "cli/bench/experts/layer.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -11,6 +12,7 @@
 
 #include "cli/bench/codes.h"
 #include "cli/bench/experts/layer_truth.h"
+#include "cli/bench/four_bit/trial.h"
 #include "cli/random.h"
 #include "workbench/accuracy.h"
 
@@ -29,16 +31,26 @@ MoeShape parse_layer(const std::string& line) {
     std::string name, sizes, experts, rest;
     words >> name >> sizes >> experts;
     const std::vector<int64_t> extents = extents_of(sizes, 3), chosen = extents_of(experts, 2);
-    if (!is_layer(line) || extents.empty() || chosen.empty() || words >> rest)
-        throw Error(Errc::InvalidArgument,
-                    fmt::format("shape '{}': must be like '{}64x7168x2048 256x8': tokens, columns of a token and pairs "
-                                "of a gate and an up; experts, and how many of them a token chooses",
-                                line, kLayer));
+    std::optional<FourBitFormat> four_bit;
+    bool fp8 = false, good = is_layer(line) && !extents.empty() && !chosen.empty();
+    while (good && words >> rest) {
+        if (!four_bit) good = (four_bit = format_of(rest)).has_value();
+        else good = !fp8 && (fp8 = rest == "fp8");
+    }
+    if (!good)
+        throw Error(
+            Errc::InvalidArgument,
+            fmt::format("shape '{}': must be like '{}64x7168x2048 256x8': tokens, columns of a token and pairs "
+                        "of a gate and an up; experts, and how many of them a token chooses; then mxfp4 or int4 "
+                        "for weights of 4 bits, and fp8 where their FP8 lies beside them",
+                        line, kLayer));
     const MoeShape shape{.tokens = extents[0],
                          .choices = chosen[1],
                          .hidden = extents[1],
                          .intermediate = extents[2],
-                         .experts = chosen[0]};
+                         .experts = chosen[0],
+                         .four_bit = four_bit,
+                         .four_bit_alone = four_bit && !fp8};
     try {
         static_cast<void>(moe_workspace_bytes(shape));
     } catch (const Error& e) {

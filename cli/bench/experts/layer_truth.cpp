@@ -11,10 +11,11 @@ namespace {
 
 double product(const std::vector<double>& x, const Values& w, int64_t row) {
     double sum = 0;
+    const int64_t scale_row = w.scales.rows == w.x.rows ? row : row / kScaleBlock;
     for (size_t k = 0; k < x.size(); ++k) {
         const auto col = static_cast<int64_t>(k);
         sum += x[k] * static_cast<double>(element_of(w.x, row, col)) *
-               static_cast<double>(element_of(w.scales, row / kScaleBlock, col / kScaleBlock));
+               static_cast<double>(element_of(w.scales, scale_row, col / kScaleBlock));
     }
     return sum;
 }

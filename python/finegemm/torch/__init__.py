@@ -5,6 +5,7 @@ docs/torch.md shows how to train and to serve with it. `import finegemm` alone i
 
 from .autograd import QuantizedWeight, grouped_linear, linear, quantize_weight
 from .experts import moe
+from .four_bit import four_bit_gemm
 from .functions import (
     dequantize,
     einsum,
@@ -33,6 +34,7 @@ __all__ = [
     "convert_to_training",
     "dequantize",
     "einsum",
+    "four_bit_gemm",
     "gemm",
     "grouped_gemm",
     "grouped_linear",

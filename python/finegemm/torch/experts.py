@@ -5,7 +5,9 @@ from typing import Any
 import torch
 
 import finegemm
+from finegemm import FourBitWeights
 
+from .four_bit import parts, whole
 from .functions import call, check_grad
 from .operators import Tensor, define_new, define_out
 
@@ -40,21 +42,40 @@ def moe_out(x: Tensor, *others: Any) -> None:
     finegemm.moe(x, *operands, **options)
 
 
+def four_bit_moe_new(x: Tensor, *others: Any) -> Tensor:
+    out = _new(x)
+    four_bit_moe_out(x, *others[:14], out, *others[14:])
+    return out
+
+
+def four_bit_moe_out(x: Tensor, *others: Any) -> None:
+    """others: ids, the parts of both weights, weights of choices, out and the options."""
+    ids, gate_up, down, weights, out = others[0], whole(*others[1:7]), whole(*others[7:13]), others[13], others[14]
+    options = dict(zip(_OPTIONS, others[15:], strict=True))
+    finegemm.moe(x, ids, gate_up, None, down, None, weights, out, **options)
+
+
 def _new(x: Tensor, *_: Any) -> Tensor:
     return x.new_empty(x.shape, dtype=torch.bfloat16)
 
 
 define_new(moe_new, f"({_OPERANDS}, Tensor? weights, {_LISTED}) -> Tensor", _new)
 define_out(moe_out, f"({_OPERANDS}, Tensor? weights, Tensor(a!) out, {_LISTED})")
+_OF_FOUR_BITS = "Tensor x, Tensor ids, " + ", ".join(
+    f"Tensor {x}, Tensor? {x}_fp8, Tensor? {x}_scales, str {x}_format, SymInt {x}_rows, SymInt {x}_cols"
+    for x in ("gate_up", "down")
+)
+define_new(four_bit_moe_new, f"({_OF_FOUR_BITS}, Tensor? weights, {_LISTED}) -> Tensor", _new)
+define_out(four_bit_moe_out, f"({_OF_FOUR_BITS}, Tensor? weights, Tensor(a!) out, {_LISTED})")
 
 
 def moe(
     x: Tensor,
     ids: Tensor,
-    gate_up: Tensor,
-    gate_up_scales: Tensor,
-    down: Tensor,
-    down_scales: Tensor,
+    gate_up: "Tensor | FourBitWeights[Any]",
+    gate_up_scales: Tensor | None,
+    down: "Tensor | FourBitWeights[Any]",
+    down_scales: Tensor | None,
     weights: Tensor | None = None,
     *,
     out: Tensor | None = None,
@@ -78,11 +99,15 @@ def moe(
     """
     tokens, choices = x.reshape(-1, x.shape[-1]), ids.reshape(-1, ids.shape[-1])
     of_choices = None if weights is None else weights.reshape(choices.shape)
-    operands = (tokens, choices, gate_up, gate_up_scales, down, down_scales, of_choices)
+    new, write = moe_new, moe_out
+    operands: tuple[Any, ...] = (tokens, choices, gate_up, gate_up_scales, down, down_scales, of_choices)
+    if isinstance(gate_up, FourBitWeights) and isinstance(down, FourBitWeights):
+        new, write = four_bit_moe_new, four_bit_moe_out
+        operands = (tokens, choices, *parts(gate_up), *parts(down), of_choices)
     activation = (gate_limit, gate_alpha, up_offset, f32_between, power_of_two_scales, weights_first)
     options = (first, *activation, fused, rows, expected_m, num_sms, pdl)
     if out is None:
-        return call(moe_new, *operands, *options).view(x.shape)
-    check_grad(out, *(t for t in operands if t is not None))
-    call(moe_out, *operands, out.view(tokens.shape), *options)
+        return call(new, *operands, *options).view(x.shape)
+    check_grad(out, *(t for t in operands if isinstance(t, torch.Tensor)))
+    call(write, *operands, out.view(tokens.shape), *options)
     return out

@@ -30,7 +30,7 @@ struct EpMoeCall {
 
     bool has_peers() const;  // rows travel through memory that all ranks reach
     int64_t ranks() const { return group.ranks(); }
-    int64_t experts() const { return layer.gate_up.count; }  // of each rank
+    int64_t experts() const { return shape().experts; }  // of each rank
     int64_t choices() const { return layer.ids.rows * layer.ids.cols; }
     Device device() const { return layer.out.device; }
     MoeShape shape() const { return MoeCall{layer, options}.shape(); }

@@ -5,6 +5,7 @@
 
 #include "api/c_values.h"
 #include "api/option_lists.h"
+#include "ops/moe/c_abi.h"
 
 namespace {
 
@@ -17,8 +18,8 @@ FourBitOptions to_options(const finegemm_four_bit_options& caller) {
     return o;
 }
 
-FourBitWeights to_weights(const finegemm_four_bit_weights& x) {
-    require_zero(x.reserved, "b");
+FourBitWeights to_weights(const finegemm_four_bit_weights& x, const char* name = "b") {
+    require_zero(x.reserved, name);
     return {.data = x.data,
             .format = static_cast<FourBitFormat>(x.format),
             .groups = x.groups,
@@ -69,7 +70,36 @@ int32_t finegemm_four_bit_gemm(finegemm_context* context, const finegemm_four_bi
                        .sfa = to_stack(args->sfa, "sfa"),
                        .b = to_weights(args->b),
                        .d = to_stack(args->d, "d"),
-                       .groups = to_groups(args->groups)},
+                       .groups = to_groups(args->groups),
+                       .fp8 = to_stack(args->fp8, "fp8"),
+                       .fp8_scales = to_stack(args->fp8_scales, "fp8_scales")},
                       options ? to_options(*options) : FourBitOptions{});
+    });
+}
+
+int32_t finegemm_four_bit_moe(finegemm_context* context, const finegemm_moe_args* args,
+                              const finegemm_four_bit_weights* gate_up, const finegemm_four_bit_weights* down,
+                              const finegemm_moe_options* options, finegemm_error* error) {
+    return guarded(error, [&] {
+        require(context, "context", kMakeContext);
+        require(args, "args");
+        require(gate_up, "gate_up");
+        require(down, "down");
+        MoeArgs layer = to_args(*args);
+        layer.gate_up_packed = to_weights(*gate_up, "gate_up_packed");
+        layer.down_packed = to_weights(*down, "down_packed");
+        moe(context->context, layer, options ? to_options(*options) : MoeOptions{});
+    });
+}
+
+int32_t finegemm_explain_four_bit(const finegemm_four_bit_shape* shape, char* buffer, size_t capacity, size_t* needed,
+                                  finegemm_error* error) {
+    return guarded(error, [&] {
+        require(shape, "shape");
+        const finegemm_four_bit_shape given = known_part(*shape, "shape");
+        FourBitShape s{.format = static_cast<FourBitFormat>(given.format)};
+        if (given.groups != 0) s.groups = given.groups;
+        four_bit_fields([](const char* name, const auto& from, auto& to) { take(name, from, to); }, given, s);
+        put_text(explain(s, given.device ? given.device : ""), buffer, capacity, needed);
     });
 }

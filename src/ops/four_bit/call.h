@@ -1,6 +1,8 @@
 // A product with weights of 4 bits as everything behind the public functions sees it. Layer engine.
 #pragma once
 
+#include <string>
+
 #include <finegemm/four_bit.h>
 #include <finegemm/four_bit/four_bit.h>
 
@@ -15,12 +17,19 @@ inline const char* name_of(FourBitFormat format) { return format == FourBitForma
 struct FourBitCall : FourBitArgs {
     const FourBitOptions& options;
 
+    bool has_fp8() const { return fp8.matrix.data != nullptr; }
+    /// What the planner may see of it.
+    FourBitShape shape() const;
     bool stacked() const { return groups.form == GroupForm::Masked || groups.form == GroupForm::Whole; }
     uint32_t n_blocks() const { return ceil_div(static_cast<uint32_t>(b.rows), kScaleBlock); }
     uint32_t k_blocks() const { return ceil_div(static_cast<uint32_t>(b.cols), kScaleBlock); }
 };
 
-/// "four_bit_gemm 8x16x4096x7168 mxfp4 masks".
-std::string text_of(const FourBitCall& call);
+/// The product of FP8 that the weights are. `options`: with those of the call.
+GemmOptions fp8_options(const FourBitOptions& options);
+Call fp8_call(const FourBitCall& call, const GemmOptions& options);
+
+/// A line as the command line takes it: "four_bit_gemm 128x4096x7168 mxfp4 groups=8 expected_m=16 fp8".
+std::string text_of(const FourBitShape& shape);
 
 }  // namespace finegemm

@@ -6,6 +6,7 @@
 
 #include "api/argument.h"
 #include "ops/four_bit/cpu_pack.h"
+#include "ops/four_bit/planner.h"
 #include "ops/gemm/groups.h"
 #include "plan/elements.h"
 #include "plan/fields.h"
@@ -88,6 +89,34 @@ void check_shapes(const FourBitCall& call, const Argument& a, const Argument& d)
         reject("a", "has {} rows, too many for N = {}; split the call", a.x.rows, b.rows);
 }
 
+bool is_left_out(const ConstStack& x) { return !x.matrix.data && x.matrix.rows == 0 && x.matrix.cols == 0; }
+
+/// The weights as FP8, where they are given.
+void check_fp8(const FourBitCall& call, const Argument& d) {
+    if (is_left_out(call.fp8) != is_left_out(call.fp8_scales))
+        reject(is_left_out(call.fp8) ? "fp8" : "fp8_scales",
+               "is left out, but the other is given; pass both or neither");
+    if (is_left_out(call.fp8)) return;
+    const Argument fp8{"fp8", call.fp8.matrix, call.fp8.count, call.fp8.stride},
+        scales{"fp8_scales", call.fp8_scales.matrix, call.fp8_scales.count, call.fp8_scales.stride};
+    fp8.check_dtype(DType::E4M3, "unpack_four_bit makes it");
+    if (!fp8.has_shape(call.b.rows, call.b.cols))
+        reject("fp8", "has shape [{}, {}], must be [{}, {}], that of b; unpack_four_bit makes it", fp8.x.rows,
+               fp8.x.cols, call.b.rows, call.b.cols);
+    check_scales(scales, call.b.format == FourBitFormat::Mxfp4
+                             ? scales_of_blocks(fp8.x, "one for each block of 128 x 128", "unpack_four_bit")
+                             : scales_of_rows(fp8.x, "one for each row and 128 columns", "unpack_four_bit"));
+    const int64_t alignment = alignment_on(d.x.device);
+    for (const auto& [x, unit] : {std::pair(fp8, alignment), {scales, std::min<int64_t>(alignment, alignof(float))}}) {
+        if (x.count != call.b.groups)
+            reject(x.name, "has {} matrices, but b has {}; unpack all of them", x.count, call.b.groups);
+        x.check_device(d.x.device, "d");
+        x.check_pointer(unit);
+        x.check_apart_from(d);
+    }
+    fp8.check_rows(alignment);
+}
+
 }  // namespace
 
 void check_four_bit(const FourBitCall& call) {
@@ -117,7 +146,13 @@ void check_four_bit(const FourBitCall& call) {
     d.check_rows(alignment);
     d.check_matrices_apart();
     for (const Argument& x : {a, sfa, b}) x.check_apart_from(d);
+    check_fp8(call, d);
     check_groups(call, d);
+}
+
+void check_four_bit(const FourBitShape& s) {
+    check_weight_shape("shape", s.format, s.n, s.k);
+    plan::check_shape(fp8_shape(s));
 }
 
 int64_t four_bit_bytes(FourBitFormat format, int64_t rows, int64_t cols) {

@@ -7,5 +7,6 @@ namespace finegemm {
 
 /// Throws Error(InvalidArgument).
 void check_four_bit(const FourBitCall& call);
+void check_four_bit(const FourBitShape& shape);
 
 }  // namespace finegemm

@@ -17,7 +17,9 @@ struct Unpacked {
     std::vector<float> scales;
     ConstStack b, sfb;
 
-    Unpacked(const FourBitCall& call, ThreadPool& pool) {
+    /// Nothing is unpacked where the call has them.
+    Unpacked(const FourBitCall& call, ThreadPool& pool) : b(call.fp8), sfb(call.fp8_scales) {
+        if (call.has_fp8()) return;
         const FourBitWeights& w = call.b;
         const int64_t scale_rows = w.format == FourBitFormat::Mxfp4 ? call.n_blocks() : w.rows;
         const int64_t k_blocks = call.k_blocks(), n_blocks = call.n_blocks();

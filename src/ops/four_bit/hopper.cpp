@@ -44,7 +44,7 @@ uint64_t tiles_of(const FourBitCall& call, uint32_t n_tiles) {
 }  // namespace
 
 FourBitCallKey call_key(const FourBitCall& call) {
-    const auto& [a, sfa, b, d, groups] = static_cast<const FourBitArgs&>(call);
+    const auto& [a, sfa, b, d, groups, fp8, fp8_scales] = static_cast<const FourBitArgs&>(call);
     return {number_of(a.matrix.data),
             a.matrix.rows,
             a.matrix.row_stride,

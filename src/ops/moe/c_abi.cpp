@@ -44,6 +44,8 @@ MoeShape to_shape(const finegemm_moe_shape& given) {
     check_fused(given.fused);
     MoeShape shape;
     moe_fields(take_one, given, shape);
+    if (given.four_bit != 0) shape.four_bit = static_cast<FourBitFormat>(given.four_bit);
+    shape.four_bit_alone = to_bool(given.four_bit_alone, "four_bit_alone");
     return shape;
 }
 

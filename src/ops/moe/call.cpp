@@ -6,6 +6,7 @@
 #include <finegemm/core/base.h>
 #include <fmt/format.h>
 
+#include "ops/four_bit/call.h"
 #include "plan/elements.h"
 
 namespace finegemm {
@@ -32,13 +33,15 @@ MoeShape MoeCall::shape() const {
     return {.tokens = x.rows,
             .choices = ids.cols,
             .hidden = x.cols,
-            .intermediate = down.matrix.cols,
-            .experts = gate_up.count,
+            .intermediate = has_four_bit() ? down_packed.cols : down.matrix.cols,
+            .experts = has_four_bit() ? gate_up_packed.groups : gate_up.count,
             .rows = options.rows,
             .expected_m = options.expected_m,
             .num_sms = options.num_sms,
             .f32_between = options.f32_between,
-            .fused = options.fused};
+            .fused = options.fused,
+            .four_bit = has_four_bit() ? std::optional(gate_up_packed.format) : std::nullopt,
+            .four_bit_alone = !has_fp8()};
 }
 
 int64_t rows_of(const MoeShape& s) { return std::max<int64_t>(s.rows > 0 ? s.rows : s.tokens * s.choices, 1); }
@@ -48,8 +51,12 @@ int64_t expected_rows_of(const MoeShape& s) {
 }
 
 std::optional<bool> fused_by_rule(const MoeShape& s) {
-    if (s.intermediate % kScaleBlock != 0) return false;
+    if (s.intermediate % kScaleBlock != 0 || s.four_bit_alone) return false;
     return s.f32_between ? true : s.fused;
+}
+
+MoeForms usual_forms(const MoeShape& s) {
+    return {fused_by_rule(s).value_or(true), s.four_bit_alone, s.four_bit_alone};
 }
 
 MoeMemory memory_of(const MoeShape& s, bool fused) {
@@ -91,8 +98,9 @@ RouteArgs route_of(const MoeCall& call, const MoeMemory& parts, void* memory) {
 
 std::string text_of(const MoeCall& call) {
     const MoeShape s = call.shape();
-    return fmt::format("moe {}x{} {}, {} of {} experts, {} pairs", s.tokens, s.hidden, name_of(call.x.dtype), s.choices,
-                       s.experts, s.intermediate);
+    return fmt::format("moe {}x{} {}, {} of {} experts, {} pairs{}", s.tokens, s.hidden, name_of(call.x.dtype),
+                       s.choices, s.experts, s.intermediate,
+                       s.four_bit ? fmt::format(" {}", name_of(*s.four_bit)) : "");
 }
 
 }  // namespace finegemm

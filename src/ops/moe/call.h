@@ -25,7 +25,17 @@ struct MoeCall : MoeArgs {
 
     MoeShape shape() const;
     Device device() const { return out.device; }
+    bool has_four_bit() const { return gate_up_packed.data != nullptr; }
+    bool has_fp8() const { return gate_up.matrix.data != nullptr || !has_four_bit(); }
 };
+
+/// Which launches a layer's products are.
+struct MoeForms {
+    bool fused = true;                                     // the activation is part of the first product's
+    bool gate_up_four_bit = false, down_four_bit = false;  // weights of 4 bits are multiplied
+};
+/// Where nothing is faster than anything else: one launch where that may be, FP8 where it is given.
+MoeForms usual_forms(const MoeShape& shape);
 
 /// Rows that there is memory for, and that experts here are expected to have.
 int64_t rows_of(const MoeShape& shape);
@@ -37,6 +47,8 @@ std::optional<bool> fused_by_rule(const MoeShape& shape);
 // The products as the planner knows them. `fused`: with the activation.
 GemmShape gate_up_shape(const MoeShape& shape, bool fused);
 GemmShape down_shape(const MoeShape& shape);
+/// A product of a shape that has weights of 4 bits.
+FourBitShape four_bit_shape(const MoeShape& shape, const GemmShape& product);
 
 /// The activation as an epilogue. `scales`: of its codes. `weights`: [1, rows], or without a pointer.
 Epilogue activation(const MoeOptions& options, const Stack& scales, const ConstMatrix& weights);

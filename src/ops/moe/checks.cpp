@@ -7,6 +7,7 @@
 #include <finegemm/routing/routing.h>
 
 #include "api/argument.h"
+#include "ops/four_bit/call.h"
 #include "ops/swiglu/checks.h"
 #include "plan/elements.h"
 #include "plan/fields.h"
@@ -103,6 +104,37 @@ void check_weights(const Argument& w, const Argument& scales, int64_t experts, i
         reject(scales.name, "has {} matrices, but {} has {}; pass as many", scales.count, w.name, w.count);
 }
 
+/// An expert's weights, for both products.
+struct BothWeights {
+    const Argument &gate_up, &gate_up_scales, &down, &down_scales;
+};
+void check_both(const MoeCall& call, int64_t hidden, const BothWeights& w) {
+    const Argument &gate_up = w.gate_up, &down = w.down;
+    check_weights(gate_up, w.gate_up_scales, gate_up.count, hidden);
+    if (gate_up.x.rows < 2 * kUnit || gate_up.x.rows % (2 * kUnit) != 0 || gate_up.x.rows > 2 * kMostUnits)
+        reject("gate_up",
+               "has {} rows, must have a multiple of 32, up to 2^21: gates above ups, each a multiple of 16; pad both "
+               "with zeros",
+               gate_up.x.rows);
+    check_weights(down, w.down_scales, gate_up.count, gate_up.x.rows / 2);
+    if (down.x.rows != hidden)
+        reject("down", "has {} rows, but x has H = {} columns; down is [E, H, I]: pass it so", down.x.rows, hidden);
+    if (call.has_four_bit() &&
+        (gate_up.count != call.gate_up_packed.groups || gate_up.x.rows != call.gate_up_packed.rows))
+        reject("gate_up", "has {} matrices of {} rows, but gate_up_packed {} of {}; pass the FP8 of the same weights",
+               gate_up.count, gate_up.x.rows, call.gate_up_packed.groups, call.gate_up_packed.rows);
+}
+
+/// Bytes of weights of 4 bits, as a matrix; none where they are not given.
+struct PackedBytes {
+    ConstMatrix matrix{};
+    explicit PackedBytes(const FourBitWeights& w) {
+        if (!w.data) return;
+        const int64_t bytes = four_bit_bytes(w.format, w.rows, w.cols);
+        matrix = {w.data, DType::E4M3, w.groups, bytes, bytes, 1, w.device};
+    }
+};
+
 /// Where all are: `read` have their alignment in bytes beside them.
 struct Place {
     Argument argument;
@@ -128,6 +160,49 @@ void check_places(std::span<const Place> read, const Argument& out, const Argume
     out.check_apart_from(workspace);
 }
 
+constexpr const char* kPacked[] = {"gate_up_packed", "down_packed"};
+
+/// What weights of 4 bits ask of a layer.
+void check_four_bit(const MoeShape& s) {
+    if (!s.four_bit) {
+        if (s.four_bit_alone) reject("four_bit_alone", "is set, but four_bit is not; pass the format, or leave it out");
+        return;
+    }
+    static_cast<void>(four_bit_bytes(*s.four_bit, 2 * s.intermediate, s.hidden));
+    static_cast<void>(four_bit_bytes(*s.four_bit, s.hidden, s.intermediate));
+    if (!s.four_bit_alone && *s.four_bit == FourBitFormat::Int4)
+        reject("gate_up",
+               "is given beside weights of int4, which are FP8 with scales of rows, and a layer multiplies those of "
+               "blocks; leave gate_up and down out");
+    for (const auto& [name, given] : {std::pair{"f32_between", s.f32_between}, {"fused", s.fused.value_or(false)}})
+        if (given && s.four_bit_alone)
+            reject(name,
+                   "is set, but weights are of 4 bits, whose products leave the activation to a launch of its "
+                   "own; leave it out, or pass their FP8, too");
+}
+
+/// Weights of 4 bits, both or neither, as FP8 of these shapes would be.
+void check_packed(const MoeCall& call, int64_t hidden) {
+    const std::array<const FourBitWeights*, 2> both{&call.gate_up_packed, &call.down_packed};
+    for (size_t i = 0; i < 2; ++i) {
+        const FourBitWeights &w = *both[i], &other = *both[1 - i];
+        if (!w.data && other.data) reject(kPacked[i], "is null, but {} is not; pass both or neither", kPacked[1 - i]);
+        if (!w.data) return;
+        check_range(kPacked[i], w.groups, 1, kMostExperts, "pass one matrix for each expert");
+        if (w.format != call.gate_up_packed.format)
+            reject(kPacked[i], "is of {}, but {} of {}; pack both alike", name_of(w.format), kPacked[0],
+                   name_of(call.gate_up_packed.format));
+        static_cast<void>(four_bit_bytes(w.format, w.rows, w.cols));
+    }
+    const FourBitWeights &gate_up = *both[0], &down = *both[1];
+    if (gate_up.cols != hidden || gate_up.rows % (2 * kUnit) != 0)
+        reject(kPacked[0], "has shape [{}, {}], must be [2 I, {}], I a multiple of 16: gates above ups; pack it so",
+               gate_up.rows, gate_up.cols, hidden);
+    if (down.rows != hidden || down.cols != gate_up.rows / 2 || down.groups != gate_up.groups)
+        reject(kPacked[1], "has {} matrices [{}, {}], must have {} [{}, {}], by gate_up_packed; pack it so",
+               down.groups, down.rows, down.cols, gate_up.groups, hidden, gate_up.rows / 2);
+}
+
 }  // namespace
 
 void check_moe(const MoeShape& s) {
@@ -140,6 +215,7 @@ void check_moe(const MoeShape& s) {
     check_unit("intermediate", s.intermediate);
     check_range("experts", s.experts, 1, kMostExperts, "pass how many are on the device");
     check_options(s);
+    check_four_bit(s);
 }
 
 void check_moe(const MoeCall& call) {
@@ -156,21 +232,16 @@ void check_moe(const MoeCall& call) {
                    down_scales = stack("down_scales", args.down_scales);
     check_tokens(x, x_scales);
     check_choices(ids, weights, x.x.rows);
-    check_weights(gate_up, gate_up_scales, gate_up.count, x.x.cols);
-    if (gate_up.x.rows < 2 * kUnit || gate_up.x.rows % (2 * kUnit) != 0 || gate_up.x.rows > 2 * kMostUnits)
-        reject("gate_up",
-               "has {} rows, must have a multiple of 32, up to 2^21: gates above ups, each a multiple of 16; pad both "
-               "with zeros",
-               gate_up.x.rows);
-    check_weights(down, down_scales, gate_up.count, gate_up.x.rows / 2);
-    if (down.x.rows != x.x.cols)
-        reject("down", "has {} rows, but x has H = {} columns; down is [E, H, I]: pass it so", down.x.rows, x.x.cols);
+    check_packed(call, x.x.cols);
+    const bool only_packed = call.has_four_bit() && is_left_out(gate_up) && is_left_out(down);
+    if (!only_packed) check_both(call, x.x.cols, {gate_up, gate_up_scales, down, down_scales});
     out.check_dtype(DType::BF16, "pass memory of bf16");
     check_shape(out, x.x.rows, x.x.cols, "as x");
     check_activation(options.gate_limit, options.gate_alpha, options.up_offset);
     check_gemm_options({.numerics = options.numerics, .num_sms = options.num_sms}, true);
     const MoeShape shape = call.shape();
     check_options(shape);
+    check_four_bit(shape);
 
     const ConstMatrix memory{args.workspace,       DType::E4M3, args.workspace ? 1 : 0, args.workspace_bytes,
                              args.workspace_bytes, 1,           result.device};
@@ -179,14 +250,17 @@ void check_moe(const MoeCall& call) {
     if (args.workspace && args.workspace_bytes < needed)
         reject("workspace", "has {} bytes, must have {}; moe_workspace_bytes tells", args.workspace_bytes, needed);
     out.check_device(result.device, "out");
-    check_places(std::array<Place, 8>{{{x, 16},
-                                       {x_scales, 4, true},
-                                       {ids, size_of(ids.x.dtype)},
-                                       {weights, 4},
-                                       {gate_up, 16},
-                                       {gate_up_scales, 4, true},
-                                       {down, 16},
-                                       {down_scales, 4, true}}},
+    const PackedBytes gate_up_bytes(call.gate_up_packed), down_bytes(call.down_packed);
+    check_places(std::array<Place, 10>{{{x, 16},
+                                        {x_scales, 4, true},
+                                        {ids, size_of(ids.x.dtype)},
+                                        {weights, 4},
+                                        {gate_up, 16},
+                                        {gate_up_scales, 4, true},
+                                        {down, 16},
+                                        {down_scales, 4, true},
+                                        {{kPacked[0], gate_up_bytes.matrix}, 16},
+                                        {{kPacked[1], down_bytes.matrix}, 16}}},
                  out, workspace);
 }
 

@@ -21,6 +21,17 @@ GemmShape down_shape(const MoeShape& s) {
     return shape;
 }
 
+FourBitShape four_bit_shape(const MoeShape& s, const GemmShape& product) {
+    return {.format = s.four_bit.value_or(FourBitFormat::Mxfp4),
+            .m = product.m,
+            .n = product.n,
+            .k = product.k,
+            .groups = product.groups,
+            .expected_m = product.expected_m,
+            .num_sms = product.num_sms,
+            .fp8 = !s.four_bit_alone};
+}
+
 Epilogue activation(const MoeOptions& o, const Stack& scales, const ConstMatrix& weights) {
     ConstMatrix of_rows = weights;
     std::swap(of_rows.rows, of_rows.cols), std::swap(of_rows.row_stride, of_rows.col_stride);

@@ -22,12 +22,13 @@ bool HopperBackend::is_fused_faster(const MoeShape& shape) {
 /// Memory is given back behind the last launch, in the order of the stream.
 void HopperBackend::run_moe(const MoeCall& call) {
     const MoeShape shape = call.shape();
-    const std::optional<bool> rule = fused_by_rule(shape);
-    const bool fused = rule ? *rule : is_fused_faster(shape);
-    if (call.workspace) return run_steps(*this, call, fused, call.workspace);
-    const auto bytes = static_cast<size_t>(memory_of(shape, fused).bytes);
+    const MoeForms forms = forms_of(
+        shape, [&](const FourBitShape& product) { return is_fp8_faster(product); },
+        [&] { return is_fused_faster(shape); });
+    if (call.workspace) return run_steps(*this, call, forms, call.workspace);
+    const auto bytes = static_cast<size_t>(memory_of(shape, forms.fused).bytes);
     const cuda::StreamMemory workspace(memory(), bytes, call.options.stream);
-    run_steps(*this, call, fused, workspace.data());
+    run_steps(*this, call, forms, workspace.data());
 }
 
 }  // namespace finegemm

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ops/four_bit/planner.h"
+#include "ops/four_bit/source.h"
 #include "ops/routing/hopper.h"
 #include "ops/routing/source.h"
 #include "ops/swiglu/source.h"
@@ -58,6 +60,18 @@ Product product_of(const GemmShape& shape, const plan::DeviceSpec& d, const plan
     return p;
 }
 
+/// A product with weights of 4 bits.
+MoeLaunch four_bit_launch(const MoeShape& s, const GemmShape& product, const plan::DeviceSpec& d) {
+    const FourBitShape shape = four_bit_shape(s, product);
+    const plan::Problem fp8 = plan::problem_of(fp8_shape(shape));
+    const auto [groups, rows] = fp8.busy_groups();
+    const double k = static_cast<double>(shape.k), n = static_cast<double>(shape.n);
+    const double bytes =
+        groups * (n * k * kFourBitBlockBytes / (kScaleBlock * kScaleBlock) + rows * (scaled(k) + 2 * n));
+    return {"four_bit_gemm", jit::source_of(FourBitConfig{codes_of(shape.format)}).entry, text_of(shape),
+            four_bit_cost(fp8, d).us, bytes};
+}
+
 MoeLaunch launch_of(const Product& p) {
     return {"grouped_gemm", plan::name_of(p.config), plan::text_of(p.problem), p.us, p.bytes};
 }
@@ -86,7 +100,9 @@ MoePlan plan_of(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTa
     MoePlan plan;
     if (rule.value_or(true)) plan.fused_us = fused_us(s, d, user);
     if (!rule.value_or(false)) plan.apart_us = apart_us(s, d, user);
-    plan.fused = rule.value_or(plan.fused_us <= plan.apart_us);
+    plan.forms = forms_of(
+        s, [&](const FourBitShape& product) { return is_fp8_faster(plan::problem_of(fp8_shape(product)), d, user); },
+        [&] { return plan.fused_us <= plan.apart_us; });
     const auto tokens = static_cast<double>(s.tokens), hidden = static_cast<double>(s.hidden),
                rows = static_cast<double>(expected_rows_of(s)), choices = tokens * static_cast<double>(s.choices);
     const auto pass = [&](const char* call, const jit::KernelSource& kernel, double bytes, double us) {
@@ -98,14 +114,15 @@ MoePlan plan_of(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTa
         pass("route", jit::source_of(route_config(s.tokens * s.choices)), 12 * choices, kPass + choices / kRouted);
     pass(few ? "route, permute_quantize" : "permute_quantize", jit::source_of(PermuteConfig{true, few}), filled,
          pass_us(filled, d, kPermuteSpeed));
-    Product gate_up = product_of(gate_up_shape(s, plan.fused), d, user), down = product_of(down_shape(s), d, user);
+    const auto [fused, gate_up_four_bit, down_four_bit] = plan.forms;
+    Product gate_up = product_of(gate_up_shape(s, fused), d, user), down = product_of(down_shape(s), d, user);
     const plan::DeviceSpec slow = slowed(d, gate_up.us + down.us);
     gate_up.run_on(slow), down.run_on(slow);
-    plan.launches.push_back(launch_of(gate_up));
-    if (!plan.fused)
+    plan.launches.push_back(gate_up_four_bit ? four_bit_launch(s, gate_up_shape(s, false), d) : launch_of(gate_up));
+    if (!fused)
         pass("swiglu_quantize", jit::source_of(SwigluConfig{}), swiglu_bytes(s),
              pass_us(swiglu_bytes(s), d, kSwigluSpeed));
-    plan.launches.push_back(launch_of(down));
+    plan.launches.push_back(down_four_bit ? four_bit_launch(s, down_shape(s), d) : launch_of(down));
     pass("combine", jit::source_of(CombineConfig{}), summed, pass_us(summed, d, kCombineSpeed));
     return plan;
 }

@@ -14,23 +14,25 @@ namespace {
 /// A call with its shape, and the parts of its memory as what the operations take.
 class Steps {
 public:
-    Steps(Backend& backend, const MoeCall& call, bool fused, void* memory)
+    Steps(Backend& backend, const MoeCall& call, const MoeForms& forms, void* memory)
         : backend_(backend),
           call_(call),
+          forms_(forms),
           shape_(call.shape()),
-          parts_(memory_of(shape_, fused)),
+          parts_(memory_of(shape_, forms.fused)),
           memory_(first_line(memory)),
           route_(route_of(call, parts_, memory)) {}
 
-    void run(bool fused) const {
+    void run() const {
         const MoeOptions& o = call_.options;
         if (call_.elsewhere) call_.elsewhere->bring(rows(), row_scales(), route_.numbers);
         else route_and_permute();
-        if (fused)
+        if (forms_.fused)
             multiply("gate_up_scales", {rows(), row_scales(), call_.gate_up, call_.gate_up_scales, codes(), groups()},
                      activation(o, code_scales(), weights_of_rows()));
         else multiply_then_activate();
-        multiply("down_scales", {codes(), code_scales(), call_.down, call_.down_scales, y(), groups()});
+        if (forms_.down_four_bit) multiply(codes(), code_scales(), call_.down_packed, y());
+        else multiply("down_scales", {codes(), code_scales(), call_.down, call_.down_scales, y(), groups()});
         if (call_.elsewhere) return call_.elsewhere->take(y());
         const auto combine = overlapping<CombineOptions>();
         CombineArgs sums{.y = y(), .inverse = route_.inverse, .out = call_.out};
@@ -58,7 +60,8 @@ private:
     }
     void multiply_then_activate() const {
         const Stack between = matrix(parts_.between, DType::BF16, 2 * shape_.intermediate);
-        multiply("gate_up_scales", {rows(), row_scales(), call_.gate_up, call_.gate_up_scales, between, groups()});
+        if (forms_.gate_up_four_bit) multiply(rows(), row_scales(), call_.gate_up_packed, between);
+        else multiply("gate_up_scales", {rows(), row_scales(), call_.gate_up, call_.gate_up_scales, between, groups()});
         const MoeOptions& o = call_.options;
         auto swiglu = overlapping<SwigluOptions>();
         swiglu.gate_limit = o.gate_limit, swiglu.gate_alpha = o.gate_alpha, swiglu.up_offset = o.up_offset;
@@ -76,6 +79,13 @@ private:
         const Call product(args, options);
         if (call_.check_values) check(scales, product);
         backend_.gemm(product);
+    }
+
+    /// Weights of 4 bits, whose scales were looked at when they were packed.
+    void multiply(const ConstStack& a, const ConstStack& sfa, const FourBitWeights& b, const Stack& d) const {
+        auto options = overlapping<FourBitOptions>();
+        options.numerics = call_.options.numerics;
+        backend_.run(FourBitCall{{.a = a, .sfa = sfa, .b = b, .d = d, .groups = groups()}, options});
     }
 
     void check(std::string_view scales, const Call& product) const {
@@ -125,6 +135,7 @@ private:
 
     Backend& backend_;
     const MoeCall& call_;
+    const MoeForms forms_;
     const MoeShape shape_;
     const MoeMemory parts_;
     uint8_t* const memory_;
@@ -133,8 +144,8 @@ private:
 
 }  // namespace
 
-void run_steps(Backend& backend, const MoeCall& call, bool fused, void* memory) {
-    Steps(backend, call, fused, memory).run(fused);
+void run_steps(Backend& backend, const MoeCall& call, const MoeForms& forms, void* memory) {
+    Steps(backend, call, forms, memory).run();
 }
 
 }  // namespace finegemm

@@ -5,8 +5,7 @@
 
 namespace finegemm {
 
-/// `fused`: the activation is part of the first product's call. `memory`: as many bytes as memory_of says. The call has
-/// been checked.
-void run_steps(Backend& backend, const MoeCall& call, bool fused, void* memory);
+/// `memory`: as many bytes as memory_of says. The call has been checked.
+void run_steps(Backend& backend, const MoeCall& call, const MoeForms& forms, void* memory);
 
 }  // namespace finegemm

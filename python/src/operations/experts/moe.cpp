@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "api/option_lists.h"
+#include "operations/four_bit.h"
 
 namespace finegemm::python {
 
@@ -38,6 +39,23 @@ MoeShape shape_of(Arguments& given) {
     return shape;
 }
 
+/// Experts' weights: of FP8 with scales, or of 4 bits, which may have their FP8 beside them.
+void take_weights(Tensors& tensors, Arguments& given, const char* name, const char* scales_name, FourBitWeights& packed,
+                  ConstStack& fp8, ConstStack& scales) {
+    PyObject* const weights = given.required(name);
+    if (!are_four_bit(weights)) {
+        fp8 = tensors.stack(name, weights);
+        scales = tensors.stack(scales_name, given.required(scales_name));
+        return;
+    }
+    if (given.optional(scales_name) != Py_None)
+        throw Error(
+            Errc::InvalidArgument,
+            fmt::format("{}: is given, but {} is of 4 bits, which has its scales; leave it out", scales_name, name));
+    const GivenWeights b(tensors, weights, name);
+    packed = b.packed, fp8 = b.fp8, scales = b.fp8_scales;
+}
+
 }  // namespace
 
 Object take_layer(Tensors& tensors, Arguments& given, MoeArgs& args, MoeOptions& options) {
@@ -45,12 +63,9 @@ Object take_layer(Tensors& tensors, Arguments& given, MoeArgs& args, MoeOptions&
     args = {.x = tensors.matrix("x", x),
             .x_scales = matrix_if_given(tensors, "x_scales", given.optional("x_scales")),
             .ids = tensors.matrix("ids", given.required("ids")),
-            .weights = matrix_if_given(tensors, "weights", given.optional("weights")),
-            .gate_up = tensors.stack("gate_up", given.required("gate_up")),
-            .gate_up_scales = tensors.stack("gate_up_scales", given.required("gate_up_scales")),
-            .down = tensors.stack("down", given.required("down")),
-            .down_scales = tensors.stack("down_scales", given.required("down_scales")),
-            .out = {}};
+            .weights = matrix_if_given(tensors, "weights", given.optional("weights"))};
+    take_weights(tensors, given, "gate_up", "gate_up_scales", args.gate_up_packed, args.gate_up, args.gate_up_scales);
+    take_weights(tensors, given, "down", "down_scales", args.down_packed, args.down, args.down_scales);
     Object out = to == Py_None ? tensors.empty_like(x, {args.x.rows, args.x.cols}, "bfloat16", "out")
                                : tensors.output("out", to);
     args.out = tensors.matrix("out", out.get(), Access::Write);
@@ -75,9 +90,12 @@ Object moe_into(const Imports& imports, Context& context, Arguments& given) {
 
 Object explain_moe_text(const Imports&, PyObject* keywords) {
     Arguments given(keywords);
-    const MoeShape shape = shape_of(given);
+    MoeShape shape = shape_of(given);
     std::string device;
     given.take("device", device);
+    if (PyObject* const format = given.optional("four_bit"); format != Py_None)
+        shape.four_bit = format_named(text("four_bit", format));
+    given.take("four_bit_alone", shape.four_bit_alone);
     given.check_all_taken();
     const std::string text = explain(shape, device);
     return Object(PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size())));
