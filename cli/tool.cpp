@@ -44,8 +44,9 @@ constexpr Notes kNotes[] = {
      "  finegemm run 64 2112 7168\n"
      "  finegemm run --a x.npy --b model.safetensors:layers.0.weight --out d.npy\n"
      "  finegemm run 4096 4096 7168 --groups 64 --form masked\n"},
-    {"bench", "  finegemm bench --shapes 64x2112x7168,128x4096x7168 --output times.json\n"
-              "  finegemm bench --ep --ranks 4 --device cpu --shapes 'moe 64x512x256 16x4'\n"},
+    {"bench",
+     "  finegemm bench --shapes 64x2112x7168,128x4096x7168 --output times.json\n"
+     "  finegemm bench --ep --ranks 4 --device cpu --shapes 'moe 64x512x256 16x4'\n"},
     {"tune", "  finegemm tune --file calls.log --output table.json\n"},
     {"explain", "  finegemm explain 64 2112 7168 --device h100\n",
      "  FINEGEMM_BATCH_INVARIANT, FINEGEMM_DRIVER, FINEGEMM_PLAN_TABLE, FINEGEMM_TRUSTED_DIR"},

@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import sys
-
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
