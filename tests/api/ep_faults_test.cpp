@@ -50,8 +50,9 @@ TEST_F(EpFaults, NamesAllRanksThatDoNotComeAndTheOthersGoOn) {
 /// Others have its rows by then, and await theirs.
 TEST_F(EpFaults, TellsRanksThatAwaitRowsOfOneThatFailedWhileItsExpertsComputed) {
     struct Enough {};
-    for (const int64_t capacity : {0, 8000}) {
-        RanksProblem p(random_, {9, 2000, 9}, 1, 4, [this](int64_t) { return random_.any(0, 2); });
+    constexpr int64_t kTokens = 16000;  // which take longer than it is until the first poll
+    for (const int64_t capacity : {int64_t{0}, 4 * kTokens}) {
+        RanksProblem p(random_, {9, kTokens, 9}, 1, 4, [this](int64_t) { return random_.any(0, 2); });
         auto communicators = Communicator::of_threads(3, {.timeout_s = 60});
         bool stopped = false;
         p.on_threads([&](int64_t r) {
