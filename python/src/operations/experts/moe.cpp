@@ -60,10 +60,10 @@ void take_weights(Tensors& tensors, Arguments& given, const char* name, const ch
 
 Object take_layer(Tensors& tensors, Arguments& given, MoeArgs& args, MoeOptions& options) {
     PyObject *x = given.required("x"), *to = given.optional("out");
-    args = {.x = tensors.matrix("x", x),
-            .x_scales = matrix_if_given(tensors, "x_scales", given.optional("x_scales")),
-            .ids = tensors.matrix("ids", given.required("ids")),
-            .weights = matrix_if_given(tensors, "weights", given.optional("weights"))};
+    args.x = tensors.matrix("x", x);
+    args.x_scales = matrix_if_given(tensors, "x_scales", given.optional("x_scales"));
+    args.ids = tensors.matrix("ids", given.required("ids"));
+    args.weights = matrix_if_given(tensors, "weights", given.optional("weights"));
     take_weights(tensors, given, "gate_up", "gate_up_scales", args.gate_up_packed, args.gate_up, args.gate_up_scales);
     take_weights(tensors, given, "down", "down_scales", args.down_packed, args.down, args.down_scales);
     Object out = to == Py_None ? tensors.empty_like(x, {args.x.rows, args.x.cols}, "bfloat16", "out")
