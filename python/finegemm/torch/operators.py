@@ -134,7 +134,7 @@ def quantize_blocks(x: Tensor, power_of_two_scales: bool, dtype: Dtype = E4M3) -
         return codes.view(x.shape), scales.view(matrices, n // BLOCK, -1)
     codes, scales = _new_blocks(x, power_of_two_scales, dtype)
     for matrix, q, s in zip(x, codes, scales, strict=True):
-        finegemm.quantize_blocks(matrix, q, s, **how)
+        finegemm.quantize_blocks(matrix, q, s, power_of_two_scales=power_of_two_scales)
     return codes, scales
 
 
