@@ -77,6 +77,7 @@ PeerMemory::PeerMemory(Communicator& communicator, const MoeShape& most) : state
     *state_ = {most, places.bytes, &group, group.share(static_cast<size_t>(places.bytes))};
     std::vector<int32_t> order(static_cast<size_t>(most.tokens));
     std::iota(order.begin(), order.end(), 0);
+    if (order.empty()) return;
     group.store(static_cast<std::byte*>(state_->table->of(group.rank())) + places.order, order.data(),
                 order.size() * sizeof order[0]);
 }
