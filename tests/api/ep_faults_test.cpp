@@ -50,7 +50,7 @@ TEST_F(EpFaults, NamesAllRanksThatDoNotComeAndTheOthersGoOn) {
 /// Others have its rows by then, and await theirs.
 TEST_F(EpFaults, TellsRanksThatAwaitRowsOfOneThatFailedWhileItsExpertsComputed) {
     struct Enough {};
-    constexpr int64_t kTokens = 16000;  // which take longer than it is until the first poll
+    constexpr int64_t kTokens = kSlowdown > 1 ? 4000 : 16000;  // which take longer than it is until the first poll
     for (const int64_t capacity : {int64_t{0}, 4 * kTokens}) {
         RanksProblem p(random_, {9, kTokens, 9}, 1, 4, [this](int64_t) { return random_.any(0, 2); });
         auto communicators = Communicator::of_threads(3, {.timeout_s = 60});
