@@ -263,18 +263,18 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=len(LAYERS))
     parser.add_argument("--tokens", default="1,8,64,512,4096,16384")
     options = parser.parse_args()
-    library, facts = Library(options.library), facts_at_work()
+    tested, facts = Library(options.library), facts_at_work()
     source: Any = types.SimpleNamespace(generator=torch.Generator("cuda").manual_seed(1))
     rows = []
     for name, hidden, pairs, experts, choices in LAYERS[: options.layers]:
         whole = Layers.layer_of(source, 1, choices, hidden, pairs, experts)
         for tokens, kind in itertools.product(map(int, options.tokens.split(",")), ("even", "zipf", "rank")):
             layer = Layers.part_of(source, whole, tokens, choices, kind)
-            row = {"layer": name, "kind": kind, "tokens": tokens} | row_of(layer, library, options.rounds)
+            row = {"layer": name, "kind": kind, "tokens": tokens} | row_of(layer, tested, options.rounds)
             rows.append(row)
             print(row, flush=True)
             record = {"machine": facts, "torch": torch.__version__, "triton": triton.__version__, "rows": rows}
-            write_record(options.out, record | {"commit": options.commit, "finegemm": library.version()})
+            write_record(options.out, record | {"commit": options.commit, "finegemm": tested.version()})
 
 
 if __name__ == "__main__":
