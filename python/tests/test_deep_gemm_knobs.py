@@ -64,6 +64,15 @@ def test_gpus_that_are_alike_are_not_told_apart(gpus, monkeypatch):
     assert deep_gemm.get_num_sms() == 132
 
 
+def test_who_puts_back_what_he_found_leaves_no_limit(gpus):
+    gpus.sms = (132, 132)
+    before = deep_gemm.get_num_sms()
+    deep_gemm.set_num_sms(66)
+    deep_gemm.set_num_sms(before)
+    assert knobs.of_call(SimpleNamespace(is_cuda=True, get_device=lambda: 0)) == {}
+    assert deep_gemm.get_num_sms() == 132
+
+
 @pytest.mark.parametrize("n", (-1, 133))
 def test_no_more_sms_than_there_are_can_be_set(gpus, n):
     deep_gemm.set_num_sms(66)

@@ -69,14 +69,15 @@ def of_call(d: Any) -> dict[str, Any]:
 
 
 def set_num_sms(n: int, /) -> None:
-    """At most so many SMs for each kernel; 0: all. Where CUDA is not initialised, calls check the number."""
+    """At most so many SMs for each kernel; 0: all, as is what get_num_sms returns then. Where CUDA is not initialised,
+    calls check the number."""
     if type(n) is not int or not 0 <= n <= _sms.fewest:
         n = integer("num_sms", n)
         if n < 0:
             raise InvalidArgument(f"num_sms: is {n}, must not be negative; 0 allows all SMs of the GPU")
         if n and (_sms or (torch is not None and torch.cuda.is_initialized())):
             _check_num_sms(n, _current_sms())
-    _knobs.num_sms = n
+    _knobs.num_sms = 0 if n == _sms.of_each else n
 
 
 def get_num_sms() -> int:
