@@ -153,6 +153,19 @@ def test_a_run_records_what_passed_and_the_next_one_goes_on(rehearsal, monkeypat
     assert "begins  quantize\n" in capsys.readouterr().out
 
 
+def test_what_a_sanitizer_watches_runs_no_kernels_but_its_own(rehearsal, monkeypatch, tmp_path, capsys):
+    checks = rehearsal.program
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(checks.Check, "machine", failing)
+    monkeypatch.setattr(checks, "CHECKS", {"quantize": ()})  # all of it has passed
+    arguments = ["--library", str(LIBRARY), "--out", str(tmp_path), "--only", "small_quantize"]
+    monkeypatch.setattr(sys, "argv", ["gpu_check.py", *arguments])
+    with OnCpu():
+        assert checks.main() == 0
+    assert "1 passed, 0 failed, 0 not run" in capsys.readouterr().out and not list(tmp_path.iterdir())
+
+
 def test_a_missed_bar_of_speed_fails_and_is_named_beside_what_is_right(rehearsal, monkeypatch, tmp_path, capsys):
     checks = rehearsal.program
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
