@@ -1,6 +1,7 @@
 """Times on the device: CUPTI's durations of kernels, several implementations in turn, L2 emptied before each launch."""
 
 import statistics
+from collections.abc import Iterable
 
 import torch
 
@@ -23,8 +24,23 @@ def is_flush(event) -> bool:
     return ("emset" in event.name or "FillFunctor" in event.name) and event.time_range.elapsed_us() > FLUSH_US
 
 
+def busy_times(events: Iterable) -> list[float]:
+    """Microseconds in which kernels run behind each flush. A kernel that begins while another still runs counts from
+    the end of that: it may have waited for it."""
+    runs: list[float] = []
+    flushes, end = False, 0.0
+    for e in sorted(events, key=lambda e: e.time_range.start):
+        flushed, flushes = flushes, is_flush(e)
+        if flushes and not flushed:  # more memory takes several kernels
+            runs.append(0.0)
+        elif runs and not flushes:  # libraries set small pieces of memory, too
+            runs[-1] += max(0.0, e.time_range.end - max(e.time_range.start, end))
+            end = max(end, e.time_range.end)
+    return runs
+
+
 def median_times(calls: dict, rounds: int, flush_bytes: int = FLUSH_BYTES) -> dict:
-    """Microseconds of device time of each call: the median over `rounds`, the sum over the kernels of a call."""
+    """Microseconds of device time of each call: the median over `rounds` of the time in which its kernels run."""
     from torch.profiler import ProfilerActivity, profile
 
     flush = torch.empty(flush_bytes, dtype=torch.uint8, device="cuda")
@@ -37,18 +53,7 @@ def median_times(calls: dict, rounds: int, flush_bytes: int = FLUSH_BYTES) -> di
                 flush.zero_()
                 call()
         torch.cuda.synchronize()
-    kernels = sorted(
-        (e for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA), key=lambda e: e.time_range.start
-    )
-    # The flush before each call separates it from the one before; libraries set small pieces of memory too.
-    runs: list[float] = []
-    flushes = False
-    for e in kernels:
-        flushed, flushes = flushes, is_flush(e)
-        if flushes and not flushed:  # more memory takes several kernels
-            runs.append(0.0)
-        elif runs and not flushes:
-            runs[-1] += e.time_range.elapsed_us()
+    runs = busy_times(e for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA)
     if len(runs) != (rounds + 1) * len(calls):
         raise RuntimeError(f"the profiler saw {len(runs)} launches of {(rounds + 1) * len(calls)}")
     return {
