@@ -68,8 +68,9 @@ MoeLaunch four_bit_launch(const MoeShape& s, const GemmShape& product, const pla
     const double k = static_cast<double>(shape.k), n = static_cast<double>(shape.n);
     const double bytes =
         groups * (n * k * kFourBitBlockBytes / (kScaleBlock * kScaleBlock) + rows * (scaled(k) + 2 * n));
-    return {"four_bit_gemm", jit::source_of(FourBitConfig{codes_of(shape.format)}).entry, text_of(shape),
-            four_bit_cost(fp8, d).us, bytes};
+    const FourBitCost cost = four_bit_cost(fp8, d);
+    const FourBitConfig config{codes_of(shape.format), cost.rows};
+    return {"four_bit_gemm", jit::source_of(config).entry, text_of(shape), cost.us, bytes};
 }
 
 MoeLaunch launch_of(const Product& p) {
