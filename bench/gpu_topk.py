@@ -190,7 +190,7 @@ class Topk(Fixture):
 
     def small_topk(self):
         """Every kernel on several problems: what the sanitizers run."""
-        for rows, cols in ((300, 99), (3, 5000), (200, 20000), (60, 33000), (1, 150_000), (300, 1)):
+        for rows, cols in ((300, 99), (3, 5000), (200, 20000), (60, 33000), (30, 33000), (1, 150_000), (300, 1)):
             for _ in range(2):
                 Problem(self.random, self.generator, rows, cols).run(self.tested, "cuda", num_sms=0)
         for problem in self.any_problems():

@@ -105,15 +105,17 @@ def test_what_is_not_asked_for_is_refused():
 
 def test_explain_names_the_kernel_and_says_why():
     told = finegemm.explain_topk(1000, 20000, 2048, device="h200")
-    assert told["kernel"] == "FineGEMM_topk_c2" and "logits" not in told
-    assert told["why"] == ["a cluster of 2 keeps 32768 columns in shared memory, which is all of a row"]
+    assert told["kernel"] == "FineGEMM_topk_c1" and "logits" not in told
+    assert told["why"] == [
+        "a CTA keeps 8192 columns in shared memory; of 20000 it looks at a sample, and then lists what may be selected"
+    ]
     told = finegemm.explain_topk(8192, 131072, 2048, 64, 128, relu="abs", device="h100")
     assert told["logits"]["kernel"] == "FineGEMM_mqa_logits_h64_d128_abs"
     assert told["steps"] == {"count": 32, "rows": 256, "bytes": 256 * 131072 * 4}
     asked = finegemm.explain_topk(8192, 131072, 0, 64, 128, logits=True, histogram=True)
     assert asked["steps"] == {"count": 1, "rows": 8192, "bytes": 0}
     pages = finegemm.explain_topk(1, 8192, 2048, 64, 128, requests=1)
-    assert (pages["kernel"], pages["logits"]["kernel"]) == ("FineGEMM_topk_c4", "FineGEMM_paged_mqa_logits_h64_d128")
+    assert (pages["kernel"], pages["logits"]["kernel"]) == ("FineGEMM_topk_c1", "FineGEMM_paged_mqa_logits_h64_d128")
     with pytest.raises(finegemm.InvalidArgument, match=r"^q: has H = 7 heads"):
         finegemm.explain_topk(1, 1, 1, 7, 64)
     with pytest.raises(finegemm.InvalidArgument, match=r"^k: is 0, and histograms are not asked for"):

@@ -60,7 +60,7 @@ TEST(TopkCall, IsExplainedInC) {
     finegemm_topk_shape shape = shape_of(1, 65536);
     EXPECT_EQ(explained(shape).at("kernel"), "FineGEMM_topk_c8");
     shape.num_sms = 2;
-    EXPECT_EQ(explained(shape).at("kernel"), "FineGEMM_topk_c4");
+    EXPECT_EQ(explained(shape).at("kernel"), "FineGEMM_topk_c2");
     EXPECT_FALSE(explained(shape).contains("logits"));
     shape.heads = 64, shape.dim = 128, shape.paged = 1, shape.requests = 100, shape.queries = 3, shape.keys = 4096 * 64;
     const nlohmann::json pages = explained(shape);

@@ -37,37 +37,40 @@ protected:
     std::unique_ptr<Backend> hopper_ = backend();
 };
 
-TEST_F(HopperTopk, GivesARowAsManyCtasAsHoldItOrWouldBeIdle) {
+TEST_F(HopperTopk, GivesARowACtaOrAsManyAsWouldBeIdleOrMark131072ColumnsEach) {
     EXPECT_EQ(select(4096, 8192).entry, "FineGEMM_topk_c1");
-    EXPECT_EQ(select(4096, 16385).entry, "FineGEMM_topk_c2");
-    EXPECT_EQ(select(4096, 32769).entry, "FineGEMM_topk_c4");
-    EXPECT_EQ(select(4096, 1 << 20).entry, "FineGEMM_topk_c8");
-    EXPECT_EQ(select(1, 8192).entry, "FineGEMM_topk_c4");
+    EXPECT_EQ(select(4096, 131072).entry, "FineGEMM_topk_c1");
+    EXPECT_EQ(select(4096, 131073).entry, "FineGEMM_topk_c2");
+    EXPECT_EQ(select(4096, 1 << 24).entry, "FineGEMM_topk_c8");
+    EXPECT_EQ(select(1, 8192).entry, "FineGEMM_topk_c1");
     EXPECT_EQ(select(1, 65536).entry, "FineGEMM_topk_c8");
-    EXPECT_EQ(select(100, 8192).entry, "FineGEMM_topk_c2");
+    EXPECT_EQ(select(60, 32768).entry, "FineGEMM_topk_c2");
+    EXPECT_EQ(select(32, 131072).entry, "FineGEMM_topk_c4");
 }
 
 TEST_F(HopperTopk, LaunchesAClusterForEachRowOrForTheSmsThatItMayUse) {
-    const mock::Launch all = select(1000, 20000);
+    const mock::Launch all = select(1000, 200000);
     EXPECT_EQ(std::tuple(all.grid, all.cluster, all.block), std::tuple(2000u, 2u, 512u));
-    EXPECT_EQ(all.smem_bytes, TopkConfig::smem_bytes());
-    EXPECT_EQ(select(1000, 20000, {.num_sms = 7}).grid, 14u);
+    EXPECT_EQ(all.smem_bytes, TopkConfig{2}.smem_bytes());
+    EXPECT_EQ(select(1000, 200000, {.num_sms = 7}).grid, 14u);
+    EXPECT_EQ(select(1000, 20000, {.num_sms = 7}).grid, 28u);
     EXPECT_TRUE(select(3, 99, {.pdl = true}).programmatic);
-    EXPECT_EQ(all.topk.width, 20000u);
+    EXPECT_EQ(all.topk.width, 200000u);
     EXPECT_EQ(all.topk.k, 2048u);
     EXPECT_EQ(all.topk.ends, nullptr);
 }
 
 TEST_F(HopperTopk, ComputesNoMoreLogitsAtOnceThanItsMemoryHolds) {
     for (const auto& [queries, keys, steps] : {std::tuple(100, 1001, 1u), {2048, 32768, 2u}, {20, 1 << 24, 2u}}) {
-        const auto launches = prefill(queries, keys, false, {.pdl = true});
+        const bool pdl = steps == 1;
+        const auto launches = prefill(queries, keys, false, {.pdl = pdl});
         ASSERT_EQ(launches.size(), 2 * steps);
         const int64_t stride = (keys + 3) / 4 * 4;
         uint32_t rows = 0;
         for (size_t i = 0; i < launches.size(); i += 2) {
             const MqaParams& logits = launches[i].mqa;
             const TopkParams& selected = launches[i + 1].topk;
-            EXPECT_EQ(launches[i].programmatic, i == 0);  // asked for of the first launch
+            EXPECT_EQ(launches[i].programmatic, pdl || i > 0);  // asked for of the first launch
             EXPECT_FALSE(launches[i + 1].programmatic);
             EXPECT_EQ(static_cast<const void*>(logits.logits), selected.logits);
             EXPECT_EQ(std::tuple(logits.logits_stride, selected.logits_stride), std::tuple(4 * stride, stride));

@@ -1,4 +1,6 @@
 // The text of the kernels that select, run on the host. Layer tests.
+#include <functional>
+
 #include <gtest/gtest.h>
 
 #include <finegemm/device/topk/select.cuh>
@@ -40,16 +42,72 @@ TEST(TopkKernel, GivesTheBitsOfTheCpuAndWritesNothingElse) {
     }
 }
 
-TEST(TopkKernel, ReadsAgainWhatItHasNoRoomFor) {
+/// A row that no cluster of `ctas` has room for. `number`: of a column.
+template <typename Number>
+TopkProblem long_row(test::Random& random, uint32_t ctas, int64_t k, const Number& number) {
+    TopkProblem p(random, 1, 300);
+    while (p.each > 1 || p.windows) p = TopkProblem(random, 1, 300);
+    p.k = k;
+    p.cols = TopkConfig{ctas}.held_columns() + 1234;
+    p.logits = test::Buffer<float>(DType::F32, p.rows, p.cols, 2);
+    for (int64_t i = 0; i < p.rows; ++i)
+        for (int64_t j = 0; j < p.cols; ++j) p.logits.at(i, j) = number(j);
+    return p;
+}
+
+TEST(TopkKernel, ListsWhatASampleLeavesOfARowThatItHasNoRoomFor) {
     test::Random random(65);
     ThreadPool pool(1);
-    TopkProblem p(random, 1, 300);
-    while (p.each > 1 || p.windows || p.k < 2) p = TopkProblem(random, 1, 300);
-    p.cols = TopkConfig::held_columns() + 1234;
-    p.logits = test::Buffer<float>(DType::F32, p.rows, p.cols, 2);
+    for (const uint32_t ctas : {1, 2})
+        for (const int64_t k : {1, 2048}) {
+            TopkProblem p = long_row(random, ctas, k, [&](int64_t) { return random.normal(1); });
+            expect_bits_of_cpu(p, ctas, static_cast<uint32_t>(k), pool);
+        }
+}
+
+/// Is a column in the sample of a row that one CTA has?
+bool is_looked_at(int64_t column) {
+    const auto at = static_cast<uint32_t>(column), which = at / TopkSample::kLeastStride;
+    const TopkSample sample{TopkSample::kLeastStride, 0};
+    return at / TopkSample::kNear * TopkSample::kNear == sample.column(which * TopkSample::kNear);
+}
+
+TEST(TopkKernel, TakesAnotherBoundWhereASampleHasMisled) {
+    test::Random random(69);
+    ThreadPool pool(1);
+    for (const int64_t k : {40, 300}) {  // for 300 more than half of the sample would be wanted
+        TopkProblem p = long_row(random, 1, k, [&](int64_t j) { return random.normal(1) + (is_looked_at(j) ? 9 : 0); });
+        expect_bits_of_cpu(p, 1, 0, pool);
+    }
+}
+
+TEST(TopkKernel, ReadsARowAgainOfWhichNoSampleHelps) {
+    test::Random random(68);
+    ThreadPool pool(1);
+    const std::vector<std::function<float(int64_t)>> rows = {
+        [](int64_t) { return 1.0f; },                                               // more equal ones than a list takes
+        [](int64_t) { return -INFINITY; },                                          // as what is no number
+        [](int64_t) { return NAN; },                                                // which no number is compared with
+        [&](int64_t) { return std::round(random.normal(1)); },                      // many equal ones
+        [&](int64_t j) { return random.normal(1) - (is_looked_at(j) ? 99 : 0); }};  // as if all others were large
+    for (uint32_t i = 0; i < rows.size(); ++i) {
+        TopkProblem p = long_row(random, 1 + i % 2, 300, rows[i]);
+        expect_bits_of_cpu(p, 1 + i % 2, i, pool);
+    }
+}
+
+TEST(TopkKernel, MarksColumnsOfLongPartsInTurn) {
+    test::Random random(67);
+    ThreadPool pool(1);
+    TopkProblem p = long_row(random, 1, 500, [&](int64_t) { return random.normal(1); });
+    p.cols = kTopkMarked + 5000;
+    p.logits = test::Buffer<float>(DType::F32, p.rows, p.cols, 0);
     for (int64_t j = 0; j < p.cols; ++j)
-        for (int64_t i = 0; i < p.rows; ++i) p.logits.at(i, j) = std::round(random.normal(100)) / 8;
-    expect_bits_of_cpu(p, 1, 1, pool);
+        for (int64_t i = 0; i < p.rows; ++i) p.logits.at(i, j) = random.normal(1);
+    for (const bool sorted : {false, true}) {
+        p.options.sorted = sorted;
+        expect_bits_of_cpu(p, 1, 0, pool);
+    }
 }
 
 TEST(TopkKernel, AClusterGivesTheSame) {

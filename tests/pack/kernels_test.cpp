@@ -51,7 +51,8 @@ ordered_json budget_of(const ordered_json& report) {
         taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
     for (const RouteConfig config : {RouteConfig{1}, RouteConfig{RouteConfig::kMostCtas}})
         taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
-    for (const jit::KernelSource& source : jit::topk_sources()) taken[source.entry]["smem"] = TopkConfig::smem_bytes();
+    for (const jit::KernelSource& source : jit::topk_sources())
+        taken[source.entry]["smem"] = TopkConfig{source.entry.back() == '1' ? 1u : 8u}.smem_bytes();
     return taken;
 }
 

@@ -43,9 +43,27 @@ struct TopkWindow {
     constexpr bool operator==(const TopkWindow&) const = default;
 };
 
-/// What of a row a CTA selects from, by fours of columns that begin at multiples of four.
-struct TopkQuads {
+/// What a CTA has of a row: whole sets of 32 columns, from a multiple of 32 on.
+struct TopkPart {
     uint32_t first, count;
+};
+
+/// Columns of a part that are looked at before all of it is: kNear neighbours of each `stride`, each time at another
+/// place of it, as what repeats with pages of keys would be no sample.
+struct TopkSample {
+    uint32_t stride, count;  // stride: a power of two
+
+    static constexpr uint32_t kNear = 8, kLeastStride = 128;  // kNear: 32 bytes, less is not loaded
+    FG_HD constexpr uint32_t column(uint32_t i) const {
+        const uint32_t which = i / kNear;
+        return which * stride + which * 5 % (stride / kNear) * kNear + i % kNear;
+    }
+    /// How many numbers of a sample are above a bound that more than k numbers of the row are above, but for one row of
+    /// tens of thousands: four standard deviations for 128 expected ones, more for fewer.
+    FG_HD constexpr uint32_t wanted(uint32_t k) const {
+        const uint32_t expected = k / (stride / kNear);
+        return expected + expected / 4 + 13;
+    }
 };
 
 /// Everything about a kernel that is fixed when it is compiled.
@@ -57,23 +75,32 @@ struct TopkConfig {
     FG_HD constexpr uint32_t cluster() const { return ctas; }
     FG_HD static constexpr uint32_t threads() { return 512; }
     FG_HD static constexpr uint32_t warps() { return threads() / kWarpSize; }
-    FG_HD static constexpr uint32_t ctas_per_sm() { return 2; }
-    /// Fours of columns that a thread keeps the keys of. Those beyond are loaded for each pass.
-    FG_HD static constexpr uint32_t held() { return 8; }
-    FG_HD static constexpr uint32_t held_columns() { return held() * threads() * 4; }
-    FG_HD static constexpr uint32_t smem_bytes();
+    /// Clusters are for few rows, where latency counts: a CTA has more memory.
+    FG_HD constexpr uint32_t ctas_per_sm() const { return ctas == 1 ? 4 : 2; }
+    /// Columns of a part that is kept as a whole; of another one, those that may be selected: half as many, with their
+    /// columns.
+    FG_HD constexpr uint32_t held() const { return ctas == 1 ? 8192 : 16384; }
+    FG_HD constexpr uint32_t listed() const { return held() / 2; }
+    FG_HD constexpr uint32_t held_columns() const { return ctas * held(); }
+    /// Columns that a thread loads at once.
+    FG_HD static constexpr uint32_t batch() { return 8; }
+    FG_HD constexpr uint32_t smem_bytes() const;
 
-    /// What CTA `rank` has. The fours of a row are numbered from the one in which the window begins.
-    FG_HD constexpr TopkQuads quads(TopkWindow w, uint32_t rank) const {
-        const uint32_t all = ceil_div(w.end, 4) - w.begin / 4, each = ceil_div(all, ctas);
-        const uint32_t first = min(rank * each, all);
-        return {w.begin / 4 + first, min(each, all - first)};
+    /// Columns of all parts but the last one.
+    FG_HD constexpr uint32_t each(TopkWindow w) const {
+        return align_up(ceil_div(w.end - w.begin / kWarpSize * kWarpSize, ctas), kWarpSize);
     }
-    /// What a warp of it has: whole rounds of its lanes.
-    FG_HD static constexpr TopkQuads quads_of_warp(TopkQuads cta, uint32_t warp) {
-        const uint32_t each = align_up(ceil_div(cta.count, warps()), kWarpSize);
-        const uint32_t first = min(warp * each, cta.count);
-        return {cta.first + first, min(each, cta.count - first)};
+    FG_HD constexpr TopkPart part(TopkWindow w, uint32_t rank) const {
+        const uint32_t begin = w.begin / kWarpSize * kWarpSize, all = align_up(w.end - begin, kWarpSize);
+        const uint32_t first = min(rank * each(w), all);
+        return {begin + first, min(each(w), all - first)};
+    }
+    FG_HD constexpr bool holds(TopkWindow w) const { return each(w) <= held(); }
+    /// The sample of a part of so many columns; all parts have one stride.
+    FG_HD constexpr TopkSample sample(TopkWindow w, uint32_t count) const {
+        uint32_t stride = TopkSample::kLeastStride;
+        while (each(w) / stride * TopkSample::kNear > held()) stride *= 2;
+        return {stride, count / stride * TopkSample::kNear};
     }
 };
 
@@ -81,25 +108,49 @@ struct TopkConfig {
 FG_HD constexpr uint64_t topk_ranked(uint32_t key, uint32_t column) { return uint64_t{key} << 32 | ~column; }
 FG_HD constexpr uint32_t topk_column(uint64_t ranked) { return ~static_cast<uint32_t>(ranked); }
 
-/// The value of a digit that was found, and how many keys are above it.
+/// The value of a digit that was found: how many keys are above it, and how many have it.
 struct TopkFound {
-    uint32_t digit, before;
+    uint32_t digit, before, count;
 };
 
-struct TopkShared {
-    uint32_t keys[TopkConfig::held()][TopkConfig::threads() * 4];
+/// What is selected of a row: keys above `key`, and those that equal it up to column `last`.
+struct TopkLeast {
+    uint32_t key, last;
+    FG_HD constexpr bool selects(uint32_t k, uint32_t column) const { return k > key || (k == key && column <= last); }
+};
+
+inline constexpr uint32_t kTopkMarked = 2016 * kWarpSize;  // columns of which it is marked at once which are selected
+
+/// What is needed until all that is selected has its place.
+template <TopkConfig C>
+struct TopkPlacing {
+    static constexpr uint32_t kCounts = C.ctas == 1 ? 1 : 3;
+    /// How many keys have each value of a digit, of those that agree in the digits before. Other CTAs read them, or add
+    /// to the next ones, so that clusters have three by turns.
+    uint32_t counts[kCounts][kTopkBins];
     union {
-        /// How many keys have each value of a digit, of those that agree in the digits before; other CTAs read them.
-        uint32_t counts[kTopkDigits][kTopkBins];
+        uint32_t histogram[kTopkHistogramBins];
+        uint32_t marks[kTopkMarked / kWarpSize];  // a bit for each column
+    };
+    uint32_t selected[kTopkMost];  // columns, in order; before that, which keys are sifted
+};
+
+template <TopkConfig C>
+struct TopkShared {
+    uint32_t keys[C.held()];  // of a list: keys, first numbers, and behind C.listed() of these their columns
+    union {
+        TopkPlacing<C> placing;
         uint64_t ranked[kTopkMost];  // what has been selected, to be sorted
     };
-    uint32_t histogram[kTopkHistogramBins];
-    uint32_t above[TopkConfig::warps()], equal[TopkConfig::warps()];  // keys of each warp, compared with the least
-    uint32_t totals[2];                                               // the CTA's; other CTAs read them
     uint32_t sums[TopkConfig::warps()];
-    TopkFound found[kTopkDigits];
+    uint32_t listed, total;  // numbers on the list, selected numbers; other CTAs read them
+    uint32_t sifted;
+    TopkFound found;
 };
-FG_HD constexpr uint32_t TopkConfig::smem_bytes() { return sizeof(TopkShared); }
+FG_HD constexpr uint32_t TopkConfig::smem_bytes() const {
+    return ctas == 1 ? sizeof(TopkShared<TopkConfig{1}>) : sizeof(TopkShared<TopkConfig{2}>);
+}
+static_assert(4 * (TopkConfig{1}.smem_bytes() + 1024) <= 228 * 1024 && 2 * TopkConfig{2}.smem_bytes() <= 226 * 1024);
 
 struct TopkParams {
     const float* logits;

@@ -17,11 +17,15 @@ namespace finegemm {
 namespace {
 
 std::string why_ctas(int64_t rows, int64_t columns, const TopkConfig& c, uint32_t sms) {
-    const int64_t held = int64_t{c.ctas} * TopkConfig::held_columns();
-    const std::string keep = fmt::format("a cluster of {} keeps {} columns in shared memory", c.ctas, held);
-    if (columns > held) return keep + fmt::format(", and loads {} again for each pass", columns - held);
-    if (c.ctas == 1 || columns > held / 2) return keep + ", which is all of a row";
-    return keep + fmt::format("; fewer would hold {}, but {} rows would leave some of {} SMs idle", columns, rows, sms);
+    const int64_t held = c.held_columns();
+    const std::string of = c.ctas == 1 ? "a CTA" : fmt::format("a cluster of {}", c.ctas);
+    std::string why = fmt::format("{} keeps {} columns in shared memory", of, held);
+    if (columns <= held) why += ", which is all of a row";
+    else why += fmt::format("; of {} it looks at a sample, and then lists what may be selected", columns);
+    if (c.ctas == 1) return why;
+    if (columns > int64_t{c.ctas} / 2 * kTopkMostColumns)
+        return why + fmt::format("; fewer CTAs would take more than {} of them each", kTopkMostColumns);
+    return why + fmt::format("; fewer CTAs for each of {} rows would leave some of {} SMs idle", rows, sms);
 }
 
 std::string why_steps(const TopkShape& shape, const TopkSteps& steps) {
@@ -46,8 +50,8 @@ std::string explain(const TopkShape& shape, const std::string& device) {
                                   {"config",
                                    {{"cluster", c.ctas},
                                     {"threads", TopkConfig::threads()},
-                                    {"held_columns", TopkConfig::held_columns()},
-                                    {"smem_bytes", TopkConfig::smem_bytes()}}}};
+                                    {"held_columns", c.held_columns()},
+                                    {"smem_bytes", c.smem_bytes()}}}};
     if (shape.of_numbers()) return out.dump(2);
     out["logits"] = nlohmann::ordered_json::parse(explain(logits_shape(shape)));
     out["steps"] = {{"count", steps.count}, {"rows", steps.rows}, {"bytes", steps.bytes}};

@@ -14,6 +14,10 @@ struct TopkLaunch {
     uint32_t grid;
 };
 
+/// Columns that a CTA selects from where clusters are not as large as they can be: a sixteenth of them fits, as a
+/// sample.
+inline constexpr int64_t kTopkMostColumns = 1 << 17;
+
 /// The kernel for so many rows of so many columns. `sms`: that may be used.
 TopkConfig topk_config(int64_t rows, int64_t width, uint32_t sms);
 

@@ -14,7 +14,7 @@ KernelSource source_of(const TopkConfig& c) {
                                 "{}(const __grid_constant__ finegemm::TopkParams params) {{\n"
                                 "    finegemm::device::topk_select<kConfig>(params);\n"
                                 "}}\n",
-                                c.ctas, TopkConfig::ctas_per_sm(), entry)};
+                                c.ctas, c.ctas_per_sm(), entry)};
 }
 
 std::vector<KernelSource> topk_sources() {

@@ -102,7 +102,7 @@ template <typename SomeCall>
 void run(Backend& backend, const SomeCall& call, void* memory) {
     MqaOptions options = for_logits(call.options);
     TopkOptions selects = call.options;
-    selects.pdl = false;
+    selects.pdl = false;  // its CTAs would fill the SMs that are done with logits first, instead of sharing all
     const bool given = is_given(call.logits);
     if (!given) options.form = LogitsForm::Untouched;
     const auto all = logits_call(call, options);
@@ -114,7 +114,7 @@ void run(Backend& backend, const SomeCall& call, void* memory) {
         part.d.rows = count;
         if (part.d.cols > 0) backend.run(part);
         backend.run(selection_of(part, outputs_of(call.out, first, count), selects));
-        options.pdl = false;  // of the first launch alone
+        options.pdl = true;  // what was asked for is of the first launch
     }
 }
 

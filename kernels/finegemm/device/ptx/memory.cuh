@@ -32,6 +32,11 @@ __device__ inline uint32_t load_cluster(SmemAddr at) {
     return x;
 }
 
+/// Adds to a word of a CTA of the cluster, whose address map_to_rank gives. PTX ISA, red.
+__device__ inline void add_cluster(SmemAddr at, uint32_t x) {
+    asm volatile("red.relaxed.cluster.shared::cluster.add.u32 [%0], %1;" ::"r"(at.bits), "r"(x) : "memory");
+}
+
 __device__ inline float load_shared(SmemAddr at) {
     float x;
     asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at.bits));

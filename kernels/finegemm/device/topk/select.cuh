@@ -1,279 +1,209 @@
-// The kernel that selects the k largest numbers of a row: a radix selection by one cluster. Layer device.
-// Three passes count the values of a digit each, of the keys that agree in the digits before, until the least key that
-// is selected is known. All keys are compared with it, and what is selected gets its place in the order of columns: no
-// result depends on the order in which threads count.
+// The kernel that selects the k largest numbers of a row: one cluster has it. Layer device.
+// A part of a row that fits is kept in shared memory. Of a longer one a sample is kept first, which says what is surely
+// too small; one way through the part then lists the others. The least key that is selected is found by its digits, and
+// what is selected gets its place in the order of columns: no result depends on the order in which threads count.
 #pragma once
 
-#include <finegemm/topk/topk.h>
-#include <finegemm/device/ptx/control.cuh>
-#include <finegemm/device/ptx/convert.cuh>
 #include <finegemm/device/ptx/dynamic_shared.cuh>
-#include <finegemm/device/warp.cuh>
+#include <finegemm/device/topk/digits.cuh>
+#include <finegemm/device/topk/sort.cuh>
 
 namespace finegemm::device {
 
-/// All threads of the cluster that has a row.
+/// Keeps the keys of a part, and counts their first digits.
 template <TopkConfig C>
-__device__ void sync_cluster() {
-    if (C.ctas > 1) {
-        ptx::cluster_arrive();
-        ptx::cluster_wait();
-    } else {
-        __syncthreads();
-    }
-}
-
-/// The row that a cluster selects from, and the part of it that is this warp's.
-template <TopkConfig C>
-class TopkRow {
-public:
-    __device__ TopkRow(const TopkParams& p, TopkShared& shared, uint32_t row, uint32_t rank)
-        : logits_(p.logits + row * p.logits_stride),
-          window_(p.window(row)),
-          quads_(C.quads_of_warp(C.quads(window_, rank), threadIdx.x / kWarpSize)),
-          shared_(shared) {}
-
-    /// Rounds in which a warp has 128 columns, and each lane four of them, that are as far apart as there are lanes.
-    __device__ uint32_t rounds() const { return ceil_div(quads_.count, kWarpSize); }
-    /// The first of a lane's columns in a round.
-    __device__ uint32_t column(uint32_t round) const { return first_column(round) + ptx::lane(); }
-
-    /// Calls visit(key) for each column of a lane, and keeps keys. 0: of no number.
-    template <typename Visit>
-    __device__ void load(const Visit& visit) {
-#pragma unroll 2
-        for (uint32_t round = 0; round < rounds(); ++round) {
-            const ptx::Words4 keys = keys_loaded(round);
-            if (round < C.held())
+__device__ void hold_part(TopkShared<C>& shared, TopkCounts<C>& counts, const TopkRow<C>& row) {
+    const uint32_t count = row.part().count;
+#pragma unroll 1
+    for (uint32_t base = 0; base < count; base += C.batch() * C.threads()) {
+        const TopkBatch batch = row.load(base);
+        uint32_t* const keys = &shared.keys[base + threadIdx.x];
+        if (batch.inside) {
 #pragma unroll
-                for (uint32_t u = 0; u < 4; ++u) held(round)[u * kWarpSize + ptx::lane()] = keys.w[u];
-#pragma unroll
-            for (uint32_t u = 0; u < 4; ++u) visit(keys.w[u]);
-        }
-    }
-    /// The keys of a round, once they have been loaded.
-    __device__ ptx::Words4 keys(uint32_t round) const {
-        return round < C.held() ? words_held(round) : keys_loaded(round);
-    }
-
-private:
-    __device__ uint32_t first_column(uint32_t round) const { return (quads_.first + round * kWarpSize) * 4; }
-    /// Where the warp keeps the keys of a round, by column.
-    __device__ uint32_t* held(uint32_t round) const {
-        return &shared_.keys[round][threadIdx.x / kWarpSize * kWarpSize * 4];
-    }
-    __device__ ptx::Words4 words_held(uint32_t round) const {
-        ptx::Words4 words;
-#pragma unroll
-        for (uint32_t u = 0; u < 4; ++u) words.w[u] = held(round)[u * kWarpSize + ptx::lane()];
-        return words;
-    }
-    __device__ ptx::Words4 keys_loaded(uint32_t round) const {
-        ptx::Words4 words;
-#pragma unroll
-        for (uint32_t u = 0; u < 4; ++u) {
-            const uint32_t at = column(round) + u * kWarpSize;
-            words.w[u] = ptx::load_global_l2_if(at < end(), logits_ + at);
-        }
-        return keys_of(words, round);
-    }
-    /// Behind the columns of this warp.
-    __device__ uint32_t end() const { return min((quads_.first + quads_.count) * 4, window_.end); }
-    __device__ ptx::Words4 keys_of(const ptx::Words4& words, uint32_t round) const {
-        const uint32_t first = first_column(round);
-        const bool all = first >= window_.begin && first + 4 * kWarpSize <= end();  // of the warp's
-        ptx::Words4 keys;
-#pragma unroll
-        for (uint32_t u = 0; u < 4; ++u) {
-            const uint32_t bits =
-                float_bits(ptx::fma(float_of_bits(words.w[u]), 1.0f, 0.0f));  // -0 is 0, NaN has no sign
-            keys.w[u] = bits ^ (bits >> 31 != 0 ? ~0u : 0x80000000u);
-        }
-        if (!all)
-#pragma unroll
-            for (uint32_t u = 0; u < 4; ++u) {
-                const uint32_t at = column(round) + u * kWarpSize;
-                keys.w[u] = at >= window_.begin && at < end() ? keys.w[u] : 0;
+            for (uint32_t u = 0; u < C.batch(); ++u) {
+                const uint32_t key = key_of_word(batch.words[u]);
+                keys[u * C.threads()] = key;
+                counts.add(topk_digit(key, 0));
             }
-        return keys;
-    }
-
-    const float* const logits_;
-    const TopkWindow window_;
-    const TopkQuads quads_;  // of this warp
-    TopkShared& shared_;
-};
-
-/// The sum of what the threads before this one have in its CTA. All threads call it.
-__device__ inline uint32_t topk_sum_before(uint32_t x, TopkShared& shared) {
-    const uint32_t warp = threadIdx.x / kWarpSize, lane = ptx::lane(), up_to = sum_up_to(x);
-    if (lane == kWarpSize - 1) shared.sums[warp] = up_to;
-    __syncthreads();  // the warps' sums are there
-    return ptx::sum_of_lanes(lane < warp ? shared.sums[lane % TopkConfig::warps()] : 0) + up_to - x;
-}
-
-/// Finds the value of a digit that the `wanted`th largest key has, if there are as many, from counts of all CTAs. Calls
-/// visit(value, count) for each, on one thread. Ends when all threads know.
-template <TopkConfig C, typename Visit>
-__device__ TopkFound find_digit(TopkShared& shared, uint32_t digit, uint32_t wanted, const Visit& visit) {
-    constexpr uint32_t kEach = kTopkBins / TopkConfig::threads();
-    static_assert(kEach == 4);
-    const uint32_t first = kTopkBins - (threadIdx.x + 1) * kEach;  // thread 0 has the largest
-    const uint32_t rank = C.ctas > 1 ? ptx::cluster_rank() : 0;
-    sync_cluster<C>();  // all have counted
-    const ptx::SmemAddr own = ptx::smem_address(&shared.counts[digit][first]);
-    ptx::Words4 counts = ptx::load_shared_words_x4(own);
-    if (C.ctas > 1)
-#pragma unroll
-        for (uint32_t i = 1; i < C.ctas; ++i) {
-            const ptx::Words4 more = ptx::load_cluster_x4(ptx::map_to_rank(own, (rank + i) % C.ctas));
-#pragma unroll
-            for (uint32_t u = 0; u < kEach; ++u) counts.w[u] += more.w[u];
+            continue;
         }
-    uint32_t before = topk_sum_before(counts.w[0] + counts.w[1] + counts.w[2] + counts.w[3], shared);
-#pragma unroll
-    for (uint32_t u = kEach; u-- > 0;) {
-        if (before < wanted && wanted <= before + counts.w[u]) shared.found[digit] = {first + u, before};
-        before += counts.w[u];
-        visit(first + u, counts.w[u]);
-    }
-    __syncthreads();  // it has been found
-    return shared.found[digit];
-}
-
-/// Calls visit(key) for each column of a lane: 0 where there is no number.
-template <TopkConfig C, typename Visit>
-__device__ void for_keys(const TopkRow<C>& row, const Visit& visit) {
 #pragma unroll 1
-    for (uint32_t round = 0; round < row.rounds(); ++round) {
-        const ptx::Words4 keys = row.keys(round);
-#pragma unroll
-        for (uint32_t u = 0; u < 4; ++u) visit(keys.w[u]);
+        for (uint32_t u = 0; u < C.batch() && base + u * C.threads() + threadIdx.x < count; ++u) {
+            const uint32_t key = row.key(batch.column(u));
+            keys[u * C.threads()] = key;
+            count_first(counts, key);
+        }
     }
 }
 
-/// The least key that is selected; of those that equal it `equal` are, those of the lowest columns.
-struct TopkLeast {
-    uint32_t key, equal;
+/// Keeps the keys of a sample, and counts their first digits.
+template <TopkConfig C>
+__device__ void hold_sample(TopkShared<C>& shared, TopkCounts<C>& counts, const TopkRow<C>& row, TopkSample sample) {
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x; i < sample.count; i += C.threads()) {
+        const uint32_t key = row.key(row.part().first + sample.column(i));
+        shared.keys[i] = key;
+        count_first(counts, key);
+    }
+}
+
+/// Lists the numbers of the part, no keys yet, that are not less than `bound`; those of a batch for which no room is
+/// left not. All are counted.
+template <TopkConfig C>
+__device__ void list_candidates(TopkShared<C>& shared, const TopkRow<C>& row, float bound) {
+    constexpr uint32_t kMinusInfinity = 0xff800000;  // below any bound
+    const ptx::SmemAddr list = ptx::smem_address(shared.keys);
+#pragma unroll 1
+    for (uint32_t base = 0; base < row.part().count; base += C.batch() * C.threads()) {
+        TopkBatch batch = row.load(base);
+        if (!batch.inside)
+#pragma unroll
+            for (uint32_t u = 0; u < C.batch(); ++u)
+                batch.words[u] = row.has(batch.column(u)) ? batch.words[u] : kMinusInfinity;
+        uint32_t count = 0;  // NaN is not less
+#pragma unroll
+        for (uint32_t u = 0; u < C.batch(); ++u) count += float_of_bits(batch.words[u]) < bound ? 0 : 1;
+        const uint32_t up_to = sum_up_to(count);
+        uint32_t place = 0;
+        if (ptx::lane() == kWarpSize - 1 && up_to > 0) place = atomicAdd(&shared.listed, up_to);
+        place = ptx::value_of(place, kWarpSize - 1) + up_to - count;
+        if (place + count > C.listed()) continue;
+        ptx::SmemAddr to = list + place * 4;
+#pragma unroll
+        for (uint32_t u = 0; u < C.batch(); ++u) {
+            const bool chosen = !(float_of_bits(batch.words[u]) < bound);
+            ptx::store_shared_word_if(chosen, to, batch.words[u]);
+            ptx::store_shared_word_if(chosen, to + C.listed() * 4, batch.column(u));
+            to = to + (chosen ? 4 : 0);
+        }
+    }
+}
+
+/// What the CTAs of a cluster have listed: how many numbers, and whether each had room for its own.
+struct TopkListing {
+    uint32_t total;
+    bool fits;
 };
 
-/// Counts the digits behind the first one. There are more keys than k.
+/// All threads of the cluster have the same answer.
 template <TopkConfig C>
-__device__ TopkLeast find_least(TopkShared& shared, const TopkRow<C>& row, const TopkFound& first, uint32_t k) {
-    uint32_t prefix = first.digit, wanted = k - first.before;
+__device__ TopkListing listing_of(const TopkShared<C>& shared) {
+    if (C.ctas == 1) return {shared.listed, shared.listed <= C.listed()};
+    TopkListing of{0, true};
 #pragma unroll 1
-    for (uint32_t i = 1; i < kTopkDigits; ++i) {
-        const uint32_t before = topk_digit_shift(i - 1), shift = topk_digit_shift(i);
-        for_keys(row, [&](uint32_t key) {
-            if (key >> before == prefix) atomicAdd(&shared.counts[i][topk_digit(key, i)], 1u);
-        });
-        const TopkFound found = find_digit<C>(shared, i, wanted, [](uint32_t, uint32_t) {});
-        prefix = prefix << (before - shift) | found.digit;
-        wanted -= found.before;
+    for (uint32_t r = 0; r < C.ctas; ++r) {
+        const uint32_t listed = ptx::load_cluster(ptx::map_to_rank(ptx::smem_address(&shared.listed), r));
+        of.total += listed, of.fits = of.fits && listed <= C.listed();
     }
-    return {prefix, wanted};
+    return of;
 }
 
-/// Keys that have been passed on the way through a row: above the least one, and equal to it.
-struct TopkPassed {
-    uint32_t above = 0, equal = 0;
-};
-
-/// What this warp's part of the row begins with.
+/// Lists what may be selected. False where samples have misled: too few are listed, or too many.
 template <TopkConfig C>
-__device__ TopkPassed passed_before(TopkShared& shared, const TopkRow<C>& row, const TopkLeast& least, uint32_t rank) {
-    TopkPassed own;
-    for_keys(row, [&](uint32_t key) {
-        own.above += key > least.key ? 1 : 0;
-        own.equal += key == least.key ? 1 : 0;
+__device__ bool list_part(TopkShared<C>& shared, TopkCounts<C>& counts, const TopkRow<C>& row, uint32_t k) {
+    const TopkSample sample = C.sample(row.window(), row.part().count);
+    const TopkHeld<C> sampled{shared, 0, sample.count, false};
+    uint32_t wanted = sample.wanted(k);
+#pragma unroll 1
+    for (uint32_t tries = 0; tries < 2; ++tries) {
+        hold_sample(shared, counts, row, sample);
+        const TopkFound first = counts.find(wanted);
+        if (threadIdx.x == 0) shared.listed = 0;  // all have read what was
+        const uint32_t bound = find_behind(counts, first, wanted, TopkKeyWords<C, TopkHeld<C>>{sampled}).word;
+        if (bound <= topk_key(0xff800000u)) return false;  // minus infinity, which marks what is no number
+        list_candidates(shared, row, number_of_key(bound));
+        sync_cluster<C>();  // all have listed
+        const TopkListing listing = listing_of(shared);
+        if (listing.fits && listing.total >= k) return true;
+        // What is listed says how far the sample has misled; more than half of it gives no bound.
+        wanted = wanted * (k + k / 2) / max(listing.total, 1) + 1;
+        if (wanted > row.numbers() / (2 * sample.stride / TopkSample::kNear)) return false;
+    }
+    return false;
+}
+
+/// A histogram as the first digits have it.
+template <TopkConfig C>
+__device__ TopkFound find_first(const TopkParams& p, TopkShared<C>& shared, TopkCounts<C>& counts, uint32_t row) {
+    if (!p.histogram) return counts.find(p.k);
+    const bool first_cta = C.ctas == 1 || ptx::cluster_rank() == 0;
+    const TopkFound found = counts.find(p.k, [&](uint32_t digit, uint32_t of_digit) {
+        if (of_digit > 0) atomicAdd(&shared.placing.histogram[topk_histogram_bin(digit)], of_digit);
     });
-    const uint32_t warp = threadIdx.x / kWarpSize, lane = ptx::lane();
-    own.above = ptx::sum_of_lanes(own.above), own.equal = ptx::sum_of_lanes(own.equal);
-    if (lane == 0) shared.above[warp] = own.above, shared.equal[warp] = own.equal;
-    __syncthreads();  // all warps have counted
-    const TopkPassed of_warp{shared.above[lane % C.warps()], shared.equal[lane % C.warps()]};
-    TopkPassed before{ptx::sum_of_lanes(lane < warp ? of_warp.above : 0),
-                      ptx::sum_of_lanes(lane < warp ? of_warp.equal : 0)};
-    if (C.ctas == 1) return before;
-    if (warp == C.warps() - 1 && lane == 0)
-        shared.totals[0] = before.above + own.above, shared.totals[1] = before.equal + own.equal;
-    sync_cluster<C>();  // totals are there
-    for (uint32_t r = 0; r < rank; ++r) {
-        const ptx::SmemAddr totals = ptx::map_to_rank(ptx::smem_address(shared.totals), r);
-        before.above += ptx::load_cluster(totals), before.equal += ptx::load_cluster(totals + 4);
-    }
+    if (first_cta && threadIdx.x < kTopkHistogramBins)
+        ptx::store_global(p.histogram + row * p.histogram_stride + threadIdx.x, shared.placing.histogram[threadIdx.x]);
+    __syncthreads();  // its memory is free
+    return found;
+}
+
+/// The sum over the threads of CTAs of lower ranks.
+template <TopkConfig C>
+__device__ uint32_t sum_of_lower_ranks(TopkShared<C>& shared, uint32_t own) {
+    own = ptx::sum_of_lanes(own);
+    if (ptx::lane() == 0 && own > 0) atomicAdd(&shared.total, own);
+    sync_cluster<C>();  // all have added
+    uint32_t before = 0;
+#pragma unroll 1
+    for (uint32_t r = 0; r < ptx::cluster_rank(); ++r)
+        before += ptx::load_cluster(ptx::map_to_rank(ptx::smem_address(&shared.total), r));
     return before;
 }
 
-/// Gives each selected number its place, in the order of columns: to put(place, key, column).
-template <TopkConfig C, typename Put>
-__device__ void put_selected(const TopkRow<C>& row, const TopkLeast& least, TopkPassed passed, const Put& put) {
-    const uint32_t below = (1u << ptx::lane()) - 1;  // lanes
-#pragma unroll 1
-    for (uint32_t round = 0; round < row.rounds(); ++round) {
-        const ptx::Words4 keys = row.keys(round);
-#pragma unroll
-        for (uint32_t u = 0; u < 4; ++u) {
-            const bool is_above = keys.w[u] > least.key, is_equal = keys.w[u] == least.key;
-            const uint32_t above = ptx::ballot(is_above), equal = ptx::ballot(is_equal);
-            const uint32_t equal_before = passed.equal + ptx::count_bits(equal & below);
-            if (is_above || (is_equal && equal_before < least.equal))
-                put(passed.above + ptx::count_bits(above & below) + min(equal_before, least.equal), keys.w[u],
-                    row.column(round) + u * kWarpSize);
-            passed.above += ptx::count_bits(above), passed.equal += ptx::count_bits(equal);
-        }
+/// How many numbers CTAs of lower ranks select.
+template <TopkConfig C, typename Source>
+__device__ uint32_t selected_before(TopkShared<C>& shared, const Source& source, const TopkLeast& least) {
+    if (C.ctas == 1) return 0;
+    uint32_t own = 0;
+    for_keys<C>(0, source.count, [&](uint32_t i) { own += least.selects(source.key(i), source.column(i)) ? 1 : 0; });
+    return sum_of_lower_ranks(shared, own);
+}
+
+/// Marks which of kTopkMarked columns of a part are selected, from its column `from` on. How many words that takes.
+template <TopkConfig C, typename Source>
+__device__ uint32_t mark_selected(TopkShared<C>& shared, const TopkPart& part, const Source& source,
+                                  const TopkLeast& least, uint32_t from) {
+    const uint32_t end = min(from + kTopkMarked, part.count), words = (end - from) / kWarpSize;
+    if (!source.listed) {
+        for_keys<C>(from, end, [&](uint32_t i) {
+            const uint32_t mark = ptx::ballot(least.selects(source.key(i), source.column(i)));
+            if (ptx::lane() == 0) shared.placing.marks[(i - from) / kWarpSize] = mark;
+        });
+    } else {
+        for_keys<C>(0, words, [&](uint32_t i) { shared.placing.marks[i] = 0; });
+        __syncthreads();  // they are zero
+        for_keys<C>(0, source.count, [&](uint32_t i) {
+            const uint32_t column = source.column(i), at = column - part.first - from;
+            if (at < end - from && least.selects(source.key(i), column))
+                atomicOr(&shared.placing.marks[at / kWarpSize], 1u << at % kWarpSize);
+        });
     }
+    __syncthreads();  // all are marked
+    return words;
 }
 
-/// The larger one first if `falls`.
-__device__ inline void put_in_order(uint64_t& a, uint64_t& b, bool falls) {
-    const uint64_t x = a, y = b;
-    a = (x > y) == falls ? x : y, b = (x > y) == falls ? y : x;
-}
-
-/// Sorts so many, a power of two, the largest first, by a bitonic network. All threads of a CTA call it: each has four
-/// that are neighbours, so that most steps are within a warp.
-__device__ inline void sort_ranked(uint64_t* ranked, uint32_t count) {
-    constexpr uint32_t kEach = 4;
-    static_assert(kEach * TopkConfig::threads() == kTopkMost);
-    const uint32_t begin = threadIdx.x * kEach;
-    uint64_t x[kEach], y[kEach];
-#pragma unroll
-    for (uint32_t i = 0; i < kEach; ++i) x[i] = ranked[begin + i];
-    for (uint32_t size = 2; size <= count; size *= 2)
-        for (uint32_t distance = size / 2; distance > 0; distance /= 2) {
-            const bool falls = (begin & size) == 0;
-            if (distance == 1) {
-                put_in_order(x[0], x[1], falls), put_in_order(x[2], x[3], size == 2 ? false : falls);
-                continue;
-            }
-            if (distance == 2) {
-                put_in_order(x[0], x[2], falls), put_in_order(x[1], x[3], falls);
-                continue;
-            }
-            if (distance < kEach * kWarpSize) {
-#pragma unroll
-                for (uint32_t i = 0; i < kEach; ++i) {
-                    const uint32_t low = ptx::shuffle_xor(static_cast<uint32_t>(x[i]), distance / kEach);
-                    const uint32_t high = ptx::shuffle_xor(static_cast<uint32_t>(x[i] >> 32), distance / kEach);
-                    y[i] = uint64_t{high} << 32 | low;
-                }
-            } else {
-                __syncthreads();  // the step before has been read
-#pragma unroll
-                for (uint32_t i = 0; i < kEach; ++i) ranked[begin + i] = x[i];
-                __syncthreads();  // this one has been written
-#pragma unroll
-                for (uint32_t i = 0; i < kEach; ++i) y[i] = ranked[(begin ^ distance) + i];
-            }
-            const bool keeps_larger = falls == ((begin & distance) == 0);
-#pragma unroll
-            for (uint32_t i = 0; i < kEach; ++i) x[i] = (x[i] > y[i]) == keeps_larger ? x[i] : y[i];
-        }
-    __syncthreads();  // the last step has been read
-#pragma unroll
-    for (uint32_t i = 0; i < kEach; ++i) ranked[begin + i] = x[i];
-    __syncthreads();  // all is in order
+/// Lists columns that are marked, in their order; `column`: that of the first mark. How many there are.
+template <TopkConfig C>
+__device__ uint32_t list_marked(TopkShared<C>& shared, uint32_t words, uint32_t column) {
+    const uint32_t warp = threadIdx.x / kWarpSize, lane = ptx::lane();
+    const uint32_t each = align_up(ceil_div(words, C.warps()), kWarpSize);
+    const uint32_t begin = min(warp * each, words), end = min(begin + each, words);
+    uint32_t own = 0;
+    for (uint32_t i = begin + lane; i < end; i += kWarpSize) own += ptx::count_bits(shared.placing.marks[i]);
+    own = ptx::sum_of_lanes(own);
+    if (lane == 0) shared.sums[warp] = own;
+    __syncthreads();  // the warps' sums are there
+    const uint32_t of_warp = lane < C.warps() ? shared.sums[lane % C.warps()] : 0;
+    uint32_t place = ptx::sum_of_lanes(lane < warp ? of_warp : 0);
+#pragma unroll 1
+    for (uint32_t base = begin; base < end; base += kWarpSize) {
+        uint32_t marks = base + lane < end ? shared.placing.marks[base + lane] : 0;
+        const uint32_t count = ptx::count_bits(marks), up_to = sum_up_to(count);
+        for (uint32_t at = place + up_to - count; marks != 0; marks &= marks - 1)
+            shared.placing.selected[at++] = column + (base + lane) * kWarpSize + ptx::lowest_bit(marks);
+        place += ptx::value_of(up_to, kWarpSize - 1);
+    }
+    __syncthreads();  // all are listed
+    return ptx::sum_of_lanes(of_warp);
 }
 
 /// A row of the result, and the numbers that it is of.
@@ -298,45 +228,40 @@ struct TopkRowResult {
     }
 };
 
-/// Selects from one row. In the order of columns all CTAs write; sorted, the first one does.
-template <TopkConfig C>
-__device__ void select_from_row(const TopkParams& p, TopkShared& shared, uint32_t row, uint32_t rank) {
-    const ptx::SmemAddr counts = ptx::smem_address(&shared.counts[0][0]);
-    for (uint32_t i = threadIdx.x; i < kTopkDigits * kTopkBins / 4; i += C.threads())
-        ptx::store_shared_words_x4(counts + i * 16, {});
-    if (threadIdx.x < kTopkHistogramBins) shared.histogram[threadIdx.x] = 0;
-    __syncthreads();  // they are zero
-    TopkRow<C> of(p, shared, row, rank);
-    of.load([&](uint32_t key) {
-        if (key != 0) atomicAdd(&shared.counts[0][topk_digit(key, 0)], 1u);
-    });
-    const bool has_histogram = p.histogram && rank == 0;
-    const TopkFound first = find_digit<C>(shared, 0, p.k, [&](uint32_t digit, uint32_t of_digit) {
-        if (has_histogram && of_digit > 0) atomicAdd(&shared.histogram[topk_histogram_bin(digit)], of_digit);
-    });
-    if (has_histogram && threadIdx.x < kTopkHistogramBins)
-        ptx::store_global(p.histogram + row * p.histogram_stride + threadIdx.x, shared.histogram[threadIdx.x]);
-    if (p.k == 0) return sync_cluster<C>();  // others may still read this CTA's counts
-    const TopkWindow window = p.window(row);
-    const uint32_t count = window.end - window.begin;
-    const TopkLeast least = count <= p.k ? TopkLeast{1, ~0u} : find_least(shared, of, first, p.k);
-    const TopkPassed before = passed_before(shared, of, least, rank);
-    const TopkRowResult result(p, row);
-    if (!p.sorted) {
-        put_selected(of, least, before,
-                     [&](uint32_t place, uint32_t, uint32_t column) { result.store(place, column); });
-        for (uint32_t i = count + threadIdx.x; rank == 0 && i < p.k; i += C.threads())
-            result.store(i, static_cast<uint32_t>(kTopkNone));
-        return sync_cluster<C>();  // others may still read this CTA's totals
+/// Stores what is selected in the order of columns.
+template <TopkConfig C, typename Source>
+__device__ void store_in_order(const TopkRowResult& result, TopkShared<C>& shared, const TopkPart& part,
+                               const Source& source, const TopkLeast& least) {
+    uint32_t place = selected_before<C>(shared, source, least);
+#pragma unroll 1
+    for (uint32_t from = 0; from < part.count; from += kTopkMarked) {
+        const uint32_t words = mark_selected<C>(shared, part, source, least, from);
+        const uint32_t count = list_marked<C>(shared, words, part.first + from);
+        for (uint32_t i = threadIdx.x; i < count; i += C.threads()) result.store(place + i, shared.placing.selected[i]);
+        place += count;
+        __syncthreads();  // all is stored
     }
+}
+
+/// Stores what is selected, the largest first: the first CTA sorts it.
+template <TopkConfig C, typename Source>
+__device__ void store_sorted(const TopkParams& p, const TopkRowResult& result, TopkShared<C>& shared,
+                             TopkCounts<C>& counts, const Source& source, const TopkLeast& least) {
+    const uint32_t rank = C.ctas > 1 ? ptx::cluster_rank() : 0;
     uint32_t size = 4 * kWarpSize;  // whole warps
     while (size < p.k) size *= 2;
     const ptx::SmemAddr ranked = ptx::smem_address(shared.ranked);
+    sync_cluster<C>();  // counts, which lie there, have been read
     if (rank == 0)
         for (uint32_t i = threadIdx.x; i < size; i += C.threads()) shared.ranked[i] = 0;
-    sync_cluster<C>();  // they are zero
+    if (threadIdx.x == 0) shared.listed = 0;  // from here on, what has been put
+    const uint32_t before = selected_before<C>(shared, source, least);
+    if (C.ctas == 1) __syncthreads();  // they are zero, as others know by the barrier of a cluster
     const ptx::SmemAddr to = C.ctas > 1 ? ptx::map_to_rank(ranked, 0) : ranked;
-    put_selected(of, least, before, [&](uint32_t place, uint32_t key, uint32_t column) {
+    for_keys<C>(0, source.count, [&](uint32_t i) {
+        const uint32_t key = source.key(i), column = source.column(i);
+        if (!least.selects(key, column)) return;
+        const uint32_t place = before + atomicAdd(&shared.listed, 1u);
         const uint64_t x = topk_ranked(key, column);
         const auto low = static_cast<uint32_t>(x), high = static_cast<uint32_t>(x >> 32);
         if (C.ctas > 1) ptx::store_cluster_x2(to + place * 8, low, high);
@@ -346,18 +271,114 @@ __device__ void select_from_row(const TopkParams& p, TopkShared& shared, uint32_
     if (rank > 0) return;
     sort_ranked(shared.ranked, size);
     for (uint32_t i = threadIdx.x; i < p.k; i += C.threads()) result.store(i, topk_column(shared.ranked[i]));
+    __syncthreads();  // all is stored
+    counts.clear();   // which lie there
+}
+
+/// Marks keys of a part above those with this first digit, and sifts those that have it: their second digits are
+/// counted.
+template <TopkConfig C>
+__device__ TopkSifted<C> sift(TopkShared<C>& shared, TopkCounts<C>& counts, const TopkHeld<C>& keys, uint32_t digit) {
+    for_keys<C>(0, keys.count, [&](uint32_t i) {
+        const uint32_t key = keys.key(i), first = topk_digit(key, 0), above = ptx::ballot(first > digit);
+        if (ptx::lane() == 0) shared.placing.marks[i / kWarpSize] = above;
+        if (first != digit) return;
+        shared.placing.selected[atomicAdd(&shared.sifted, 1u)] = i;
+        counts.add(topk_digit(key, 1));
+    });
+    __syncthreads();  // all are sifted
+    return {shared, keys.first, shared.sifted};
+}
+
+/// Stores what is selected in the order of columns, of a part that is held: what is sifted is not marked yet.
+template <TopkConfig C>
+__device__ void store_sifted(const TopkRowResult& result, TopkShared<C>& shared, const TopkHeld<C>& keys,
+                             const TopkSifted<C>& sifted, const TopkLeast& least) {
+    const uint32_t words = keys.count / kWarpSize;
+    for_keys<C>(0, sifted.count, [&](uint32_t i) {
+        const uint32_t column = sifted.column(i), at = column - keys.first;
+        if (least.selects(sifted.key(i), column)) atomicOr(&shared.placing.marks[at / kWarpSize], 1u << at % kWarpSize);
+    });
+    __syncthreads();  // all are marked
+    uint32_t place = 0;
+    if (C.ctas > 1) {
+        uint32_t own = 0;
+        for_keys<C>(0, words, [&](uint32_t i) { own += ptx::count_bits(shared.placing.marks[i]); });
+        place = sum_of_lower_ranks(shared, own);
+    }
+    const uint32_t count = list_marked<C>(shared, words, keys.first);
+    for (uint32_t i = threadIdx.x; i < count; i += C.threads()) result.store(place + i, shared.placing.selected[i]);
+}
+
+template <TopkConfig C, typename Source>
+__device__ void store_selected(const TopkParams& p, TopkShared<C>& shared, TopkCounts<C>& counts, uint32_t row,
+                               const TopkRow<C>& of, const Source& source, const TopkLeast& least) {
+    const TopkRowResult result(p, row);
+    if (p.sorted) return store_sorted<C>(p, result, shared, counts, source, least);
+    store_in_order<C>(result, shared, of.part(), source, least);
+    if (C.ctas > 1 && ptx::cluster_rank() > 0) return;
+    for (uint32_t i = of.numbers() + threadIdx.x; i < p.k; i += C.threads())
+        result.store(i, static_cast<uint32_t>(kTopkNone));
+}
+
+/// Finds the least key that is selected of those of a part, whose first digits have been counted; stores what is.
+template <TopkConfig C, typename Source>
+__device__ void select_from(const TopkParams& p, TopkShared<C>& shared, TopkCounts<C>& counts, uint32_t row,
+                            const TopkRow<C>& of, const Source& source) {
+    const TopkFound first = counts.find(p.k);
+    store_selected<C>(p, shared, counts, row, of, source, find_least<C>(counts, source, first, p.k));
+}
+
+/// Selects from one row. In the order of columns all CTAs write; sorted, the first one does.
+template <TopkConfig C>
+__device__ void select_from_row(const TopkParams& p, TopkShared<C>& shared, TopkCounts<C>& counts, uint32_t row,
+                                uint32_t rank) {
+    const TopkRow<C> of(p, row, rank);
+    const TopkPart part = of.part();
+    if (threadIdx.x < kTopkHistogramBins) shared.placing.histogram[threadIdx.x] = 0;
+    if (threadIdx.x == 0) shared.total = 0, shared.sifted = 0;
+    __syncthreads();  // they are zero
+    if (C.holds(of.window())) {
+        hold_part(shared, counts, of);
+        const TopkFound first = find_first(p, shared, counts, row);
+        if (p.k == 0) return;
+        const TopkHeld<C> keys{shared, part.first, part.count, false};
+        if (of.numbers() <= p.k) return store_selected<C>(p, shared, counts, row, of, keys, TopkLeast{1, ~0u});
+        if (p.sorted || first.count > kTopkMost)
+            return store_selected<C>(p, shared, counts, row, of, keys, find_least<C>(counts, keys, first, p.k));
+        const TopkSifted<C> sifted = sift(shared, counts, keys, first.digit);
+        const TopkLeast least = find_least<C>(counts, sifted, first, p.k, 1);
+        return store_sifted<C>(TopkRowResult(p, row), shared, keys, sifted, least);
+    }
+    const TopkLoaded<C> loaded{of, part.first, part.count};
+    if (p.histogram) {
+        for_keys<C>(0, loaded.count, [&](uint32_t i) { count_first(counts, loaded.key(i)); });
+        find_first(p, shared, counts, row);
+        if (p.k == 0) return;
+    }
+    if (list_part(shared, counts, of, p.k)) {
+        const TopkHeld<C> list{shared, part.first, shared.listed, true};
+        for_keys<C>(0, list.count, [&](uint32_t i) {
+            shared.keys[i] = key_of_word(shared.keys[i]);
+            count_first(counts, shared.keys[i]);
+        });
+        return select_from<C>(p, shared, counts, row, of, list);
+    }
+    for_keys<C>(0, loaded.count, [&](uint32_t i) { count_first(counts, loaded.key(i)); });
+    select_from<C>(p, shared, counts, row, of, loaded);
 }
 
 /// A cluster takes one row after another.
 template <TopkConfig C>
 __device__ void topk_select(const TopkParams& p) {
-    TopkShared& shared = ptx::dynamic_shared_object<TopkShared>();
+    TopkShared<C>& shared = ptx::dynamic_shared_object<TopkShared<C>>();
+    TopkCounts<C> counts(shared);
     ptx::grid_launch_dependents();
     ptx::grid_dependency_wait();
     const uint32_t rank = C.ctas > 1 ? ptx::cluster_rank() : 0, clusters = gridDim.x / C.ctas;
     for (uint32_t row = blockIdx.x / C.ctas; row < p.rows; row += clusters) {
-        select_from_row<C>(p, shared, row, rank);
-        __syncthreads();  // what it left in shared memory has been read
+        select_from_row<C>(p, shared, counts, row, rank);
+        sync_cluster<C>();  // what it left in shared memory has been read
     }
 }
 

@@ -96,6 +96,11 @@ inline Words4 load_cluster_x4(SmemAddr at) {
     machine->pause();
     return load_as<Words4>(machine->shared_of(rank_of(at)) + offset_of(at));
 }
+inline void add_cluster(SmemAddr at, uint32_t x) {
+    machine->pause();
+    uint8_t* const to = machine->shared_of(rank_of(at)) + offset_of(at);
+    store_as(to, load_as<uint32_t>(to) + x);
+}
 inline uint32_t load_shared_word(SmemAddr at) { return load_shared_as<uint32_t>(at); }
 inline float load_shared(SmemAddr at) { return load_shared_as<float>(at); }
 inline Float2 load_shared_x2(SmemAddr at) { return load_shared_as<Float2>(at); }

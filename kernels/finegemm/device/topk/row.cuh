@@ -1,0 +1,115 @@
+// The part of a row that a CTA selects from, and where its keys are found. Layer device.
+#pragma once
+
+#include <finegemm/topk/topk.h>
+#include <finegemm/device/ptx/control.cuh>
+#include <finegemm/device/ptx/convert.cuh>
+
+namespace finegemm::device {
+
+/// topk_key of a number of this type, in three instructions: -0 becomes 0, and NaN loses its sign.
+__device__ inline uint32_t key_of_word(uint32_t word) {
+    const uint32_t bits = float_bits(ptx::fma(float_of_bits(word), 1.0f, 0.0f));
+    return bits ^ (static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31) | 0x80000000u);
+}
+/// The number that has this key; not of NaN.
+__device__ inline float number_of_key(uint32_t key) {
+    return float_of_bits(key ^ (key >> 31 != 0 ? 0x80000000u : ~0u));
+}
+
+/// Numbers that a thread loads at once: those of columns `first`, and as many threads on each.
+struct TopkBatch {
+    uint32_t first;
+    bool inside;  // of all threads: each has its number
+    uint32_t words[TopkConfig::batch()];
+
+    __device__ uint32_t column(uint32_t u) const { return first + u * TopkConfig::threads(); }
+};
+
+template <TopkConfig C>
+class TopkRow {
+public:
+    __device__ TopkRow(const TopkParams& p, uint32_t row, uint32_t rank)
+        : logits_(p.logits + row * p.logits_stride), window_(p.window(row)), part_(C.part(window_, rank)) {}
+
+    __device__ const TopkWindow& window() const { return window_; }
+    __device__ const TopkPart& part() const { return part_; }
+    __device__ uint32_t numbers() const { return window_.end - window_.begin; }
+    /// Is there a number of the part?
+    __device__ bool has(uint32_t column) const {
+        return column >= window_.begin && column < min(window_.end, part_.first + part_.count);
+    }
+    /// 0 where there is none.
+    __device__ uint32_t key(uint32_t column) const {
+        const uint32_t key = key_of_word(ptx::load_global_l2_if(has(column), logits_ + column));
+        return has(column) ? key : 0;
+    }
+    /// All loads of a batch are in flight together.
+    __device__ TopkBatch load(uint32_t base) const {
+        constexpr uint32_t kColumns = C.batch() * C.threads();
+        const uint32_t begin = part_.first + base;
+        TopkBatch batch;
+        batch.first = begin + threadIdx.x;
+        batch.inside =
+            begin >= window_.begin && base + kColumns <= part_.count && begin + kColumns <= window_.end;
+        const float* const from = logits_ + batch.first;
+        if (batch.inside) {
+#pragma unroll
+            for (uint32_t u = 0; u < C.batch(); ++u)
+                batch.words[u] = ptx::load_global_l2_if(true, from + u * C.threads());
+        } else {
+#pragma unroll
+            for (uint32_t u = 0; u < C.batch(); ++u)
+                batch.words[u] = ptx::load_global_l2_if(has(batch.column(u)), from + u * C.threads());
+        }
+        return batch;
+    }
+
+private:
+    const float* const logits_;
+    const TopkWindow window_;
+    const TopkPart part_;
+};
+
+/// Keys in shared memory: those of all columns of a part, or a list of some.
+template <TopkConfig C>
+struct TopkHeld {
+    const TopkShared<C>& shared;
+    uint32_t first;  // column of the part
+    uint32_t count;
+    bool listed;
+
+    __device__ uint32_t key(uint32_t i) const { return shared.keys[i]; }
+    __device__ uint32_t column(uint32_t i) const { return listed ? shared.keys[C.listed() + i] : first + i; }
+};
+
+/// Keys of a part that is held whose first digit is that of the least one which is selected.
+template <TopkConfig C>
+struct TopkSifted {
+    const TopkShared<C>& shared;
+    uint32_t first, count;
+
+    __device__ uint32_t key(uint32_t i) const { return shared.keys[shared.placing.selected[i]]; }
+    __device__ uint32_t column(uint32_t i) const { return first + shared.placing.selected[i]; }
+};
+
+/// Keys that are loaded each time they are wanted.
+template <TopkConfig C>
+struct TopkLoaded {
+    const TopkRow<C>& row;
+    uint32_t first, count;
+    static constexpr bool listed = false;
+
+    __device__ uint32_t key(uint32_t i) const { return row.key(column(i)); }
+    __device__ uint32_t column(uint32_t i) const { return first + i; }
+};
+
+/// Calls visit(i) for each key of a CTA from `begin` to `end`. Of keys that are not listed a warp has neighbours, and
+/// all of its lanes come.
+template <TopkConfig C, typename Visit>
+__device__ void for_keys(uint32_t begin, uint32_t end, const Visit& visit) {
+#pragma unroll C.ctas == 1 ? 4 : 2  // more would spill
+    for (uint32_t i = begin + threadIdx.x; i < end; i += C.threads()) visit(i);
+}
+
+}  // namespace finegemm::device
