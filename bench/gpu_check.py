@@ -12,11 +12,13 @@ speed that misses its bar fails as well and runs again next time; where nothing 
 gpu-validated.json has the operation with what is short. After an error of CUDA, which all later calls of a process
 return, the run stops.
 
-With --jobs, N processes take checks side by side, the longest of the last run first; those that time something or fill
-the memory come after them, alone. With --until, none begins that would not end so many seconds after the start.
+With --jobs, N processes take checks side by side, each on the next of the GPUs that there are, the longest of the last
+run first; those that time something, fill the memory or need all GPUs come after them, alone. With --until, none begins
+that would not end so many seconds after the start.
 """
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import os
@@ -196,10 +198,9 @@ CHECKS = {
 }
 
 
-# Beside those of speed: others time something as well, or fill the GPU's memory or all its SMs.
+# Beside those of speed and of several GPUs: others time something as well, or fill the GPU's memory or all its SMs.
 ALONE = {
     "dependent_launch",
-    "devices",
     "ep_bits",
     "ep_graph",
     "four_bit_repeat",
@@ -217,7 +218,7 @@ ALONE = {
 
 
 def is_alone(name: str) -> bool:
-    return name in ALONE or "speed" in name or "bandwidth" in name
+    return name in ALONE or any(word in name for word in ("speed", "bandwidth", "devices"))
 
 
 def parsed() -> argparse.Namespace:
@@ -277,9 +278,10 @@ def outcomes(check: Check, names: list[str], progress: Progress, fits: Callable[
     jobs = check.options.jobs
     beside = sorted((n for n in names if jobs > 1 and not is_alone(n)), key=progress.seconds, reverse=True)
     context = multiprocessing.get_context("spawn")  # a child of fork has no CUDA
+    gpus = itertools.cycle(visible_gpus())
 
     def start() -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(1, context, begin_lane, (check.options,))
+        return ProcessPoolExecutor(1, context, begin_lane, (check.options, next(gpus)))
 
     yield from side_by_side(beside, jobs, start, outcome_in_lane, fits)
     for name in names:
@@ -296,8 +298,19 @@ def outcomes(check: Check, names: list[str], progress: Progress, fits: Callable[
 lane: Check  # of a process that is one
 
 
-def begin_lane(arguments: argparse.Namespace) -> None:
+def visible_gpus() -> list[str]:
+    """As CUDA_VISIBLE_DEVICES names them."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return named.split(",") if named else [str(i) for i in range(torch.cuda.device_count())]
+
+
+def begin_lane(arguments: argparse.Namespace, gpu: str) -> None:
+    """Its share of the GPUs, and twice that of the host's cores: most lanes wait for the GPU now and then."""
     global lane
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    threads = max(1, 2 * len(os.sched_getaffinity(0)) // arguments.jobs)
+    os.environ.setdefault("FINEGEMM_CPU_THREADS", str(threads))
+    torch.set_num_threads(threads)
     lane = Check(arguments)
 
 

@@ -1,5 +1,6 @@
 """bench/gpu_check.py on the CPU's model of a GPU: each check passes, and fails where a column of one D is wrong."""
 
+import argparse
 import json
 import os
 import pathlib
@@ -164,6 +165,21 @@ def test_what_a_sanitizer_watches_runs_no_kernels_but_its_own(rehearsal, monkeyp
     with OnCpu():
         assert checks.main() == 0
     assert "1 passed, 0 failed, 0 not run" in capsys.readouterr().out and not list(tmp_path.iterdir())
+
+
+def test_a_lane_has_a_gpu_of_those_that_are_there_and_its_share_of_cores(rehearsal, monkeypatch):
+    checks, threads = rehearsal.program, []
+    monkeypatch.setattr(checks, "Check", lambda arguments: arguments)
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert checks.visible_gpus() == [str(i) for i in range(torch.cuda.device_count())]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    monkeypatch.setenv("FINEGEMM_CPU_THREADS", "9")
+    monkeypatch.delenv("FINEGEMM_CPU_THREADS")
+    assert checks.visible_gpus() == ["4", "6"]
+    checks.begin_lane(argparse.Namespace(jobs=12), "6")
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "6" and os.environ["FINEGEMM_CPU_THREADS"] == "2" and threads == [2]
 
 
 def test_a_missed_bar_of_speed_fails_and_is_named_beside_what_is_right(rehearsal, monkeypatch, tmp_path, capsys):
