@@ -256,14 +256,14 @@ def row_of(layer: Layer, library: Library, rounds: int) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--library", default=str(ROOT / "build/libfinegemm.so"))
+    parser.add_argument("--library", dest="tested", default=str(ROOT / "build/libfinegemm.so"))
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/triton_chain_h200.json")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--commit", default="")
     parser.add_argument("--layers", type=int, default=len(LAYERS))
     parser.add_argument("--tokens", default="1,8,64,512,4096,16384")
     options = parser.parse_args()
-    tested, facts = Library(options.library), facts_at_work()
+    tested, facts = Library(options.tested), facts_at_work()
     source: Any = types.SimpleNamespace(generator=torch.Generator("cuda").manual_seed(1))
     rows = []
     for name, hidden, pairs, experts, choices in LAYERS[: options.layers]:
