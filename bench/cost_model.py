@@ -29,6 +29,7 @@ class Case(NamedTuple):
     accumulate: bool = False
     element: str = ""  # bf16 or f16, of A and B without scales
     layout: str = "nt"  # of A and B, as names of kernels say it
+    mx: bool = False  # with MX scales of A and B
     device: str = "h200"
 
     @classmethod
@@ -39,6 +40,8 @@ class Case(NamedTuple):
     def table(self):
         if self.element:
             return " ".join(("unscaled", self.layout, self.d, *(["groups"] if self.groups else [])))
+        if self.mx:
+            return "mx groups" if self.groups else "mx"
         return "groups" if self.groups else self.d or "dense"
 
     def bytes(self):

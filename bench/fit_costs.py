@@ -4,16 +4,16 @@
 Usage: fit_costs.py SWEEP.json [--write] [--keep] [--refine] [--table] [--device NAME]
        fit_costs.py SWEEP.json --choose N
 
-SWEEP.json: [{"shape": [m, n, k], "us": {"m128n128s6w2_shareB2": microseconds, ...}}, ...], measured on one GPU with
-L2 flushed before each launch; grouped products have also "groups" and, where the rows of a group were announced,
+SWEEP.json: [{"shape": [m, n, k], "us": {"m128n128s6w2_shareB2": microseconds, ...}}, ...], measured on one GPU with L2
+flushed before each launch; grouped products have also "groups" and, where the rows of a group were announced,
 "expected"; those with scales for each row of B have "d", bf16 or f32, and where it holds "accumulate": true and
-"k_groups"; those without scales have "element", bf16 or f16, "d" and "layout". All rows belong to one table of
-candidates.cpp or candidates/unscaled.cpp. --write puts the fitted rates there; --keep takes those that are there.
---refine then moves rates by small steps as long as what the choices lose gets less: the best fit to all times is not
-the one that chooses best. Needs bench/requirements-fit.txt. The model (bench/cost_model.py) has no rules: a kernel that
-was not measured for a shape is not a choice for it. --table writes into src/plan/shipped_table.cpp what is best where
-the choice with these rates takes more than 0.5% longer, of the shapes of the dense table. --device says which GPU the
-sweep was measured on, if not an H200.
+"k_groups"; those without scales have "element", bf16 or f16, "d" and "layout", those with MX scales "mx": true. All
+rows belong to one table of candidates.cpp, candidates/unscaled.cpp or candidates/mx.cpp. --write puts the fitted rates
+there; --keep takes those that are there. --refine then moves rates by small steps as long as what the choices lose gets
+less: the best fit to all times is not the one that chooses best. Needs bench/requirements-fit.txt. The model
+(bench/cost_model.py) has no rules: a kernel that was not measured for a shape is not a choice for it. --table writes
+into src/plan/shipped_table.cpp what is best where the choice with these rates takes more than 0.5% longer, of the
+shapes of the dense table. --device says which GPU the sweep was measured on, if not an H200.
 
 --choose fits nothing: of all measured kernels it drops, one at a time, the one that is missed least, until N are left.
 """
@@ -30,7 +30,8 @@ from cost_model import BYTES_PER_US, NAME, Case, Rates, key_of, name_of, predict
 from dense_table import DENSE_SHAPES
 
 PLAN = Path(__file__).resolve().parent.parent / "src/plan"
-CANDIDATES, UNSCALED, SHIPPED = PLAN / "candidates.cpp", PLAN / "candidates/unscaled.cpp", PLAN / "shipped_table.cpp"
+CANDIDATES, SHIPPED = PLAN / "candidates.cpp", PLAN / "shipped_table.cpp"
+UNSCALED, MX = PLAN / "candidates/unscaled.cpp", PLAN / "candidates/mx.cpp"
 # Where candidates.cpp has them: dense ones, groups of rows, scales for each row of B with D in bf16 or f32. And where
 # candidates/unscaled.cpp has those of products without scales, by the layouts of A and B and the type of D.
 TABLES = {
@@ -44,6 +45,8 @@ TABLES = {
     "unscaled tn bf16": "kDenseTn = ",
     "unscaled tt bf16": "kDenseTt = ",
     "unscaled nt bf16 groups": "kRows = ",
+    "mx": "kDense = ",
+    "mx groups": "kOfRows = ",
 }
 ROW = re.compile(r"\{\{(\d+), (\d+), (\d+), (\d+), (\d+), k(\w+), (\d+)\}, \{([\d., ]+)\}\},")
 # A kernel is fitted where it is a contender: within this factor of the best, and the more so the nearer it is to the
@@ -268,7 +271,7 @@ def report_chosen(names, dropped):
 
 def source_of(table):
     """The file that has a table."""
-    return UNSCALED if table.startswith("unscaled") else CANDIDATES
+    return UNSCALED if table.startswith("unscaled") else MX if table.startswith("mx") else CANDIDATES
 
 
 def candidates(text, table="dense"):

@@ -161,6 +161,14 @@ class Problem:
         for group, begin, end in random.sample(busy, min(groups, len(busy))):
             yield group, sorted({begin, end - 1, *(random.randrange(begin, end) for _ in range(rows - 2))})
 
+    def way_of_model(self, dtype: torch.dtype) -> dict:
+        """How the CPU is asked for a kernel's bits. With scales for each row of B the tensor cores multiply scales, as
+        in this kernel."""
+        if not self.row_b_scales:
+            return {"batch_invariant": ON}
+        suffix = {torch.bfloat16: "", torch.float16: "_f16", torch.float32: "_f32"}[self.d.dtype]
+        return {"config": f"m128n128s5w2_1d1d{'_i8' if dtype == torch.int8 else ''}{suffix}"}
+
     def wrong(self, library: Library, random, groups: int, rows: int) -> str:
         """What is wrong with D, or nothing: a sample's bits against the CPU's model, what may not be written."""
         a, sfa, d = self.stacked
@@ -168,11 +176,7 @@ class Problem:
             at = self.rows.matrix_of(group)
             want = torch.empty(len(picked), self.n, dtype=d.dtype)
             operands = (t.cpu() for t in (a[at, picked], sfa[at, picked], self.b[group], self.sfb[group]))
-            # With scales for each row of B the tensor cores multiply scales, as in this kernel.
-            suffix = {torch.bfloat16: "", torch.float16: "_f16", torch.float32: "_f32"}[d.dtype]
-            of = "_i8" if a.dtype == torch.int8 else ""
-            way = {"config": f"m128n128s5w2_1d1d{of}{suffix}"} if self.row_b_scales else {"batch_invariant": ON}
-            library.gemm(*operands, want, numerics=HOPPER, **way)
+            library.gemm(*operands, want, numerics=HOPPER, **self.way_of_model(a.dtype))
             if count := differing(d[at, picked], want):
                 return f"{count} elements of rows {picked} of group {group} differ from the model"
         if not bool(torch.isfinite(d[self.owned]).all()):

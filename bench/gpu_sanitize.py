@@ -22,6 +22,7 @@ from gpu_gated import Gated
 from gpu_grouped_stress import GroupedStress
 from gpu_heads import Heads
 from gpu_mqa_many import ManyLogits
+from gpu_mx import Mx
 from gpu_prenorm import Prenorm
 from gpu_ranks import Ranks
 from gpu_routing import Routing
@@ -29,7 +30,6 @@ from gpu_scales import Scales
 from gpu_swiglu import Swiglu
 from gpu_timing import launched
 from gpu_topk import Topk
-from gpu_types import Types
 from gpu_unscaled import Unscaled
 from gpu_weights import Weights
 from gpu_wgrad import Wgrad
@@ -46,7 +46,7 @@ class Sanitized(
     Heads,
     Gated,
     Einsum,
-    Types,
+    Mx,
     Columns,
     Weights,
     Scales,
@@ -214,6 +214,7 @@ class Sanitized(
         self.small_gated()
         self.small_einsum()
         self.small_types()
+        self.small_mx()
         torch.cuda.synchronize()
         return {"kernels": len(names)}
 

@@ -85,14 +85,14 @@ class Rows:
                 yield self.masked(rows, typical, n, k)
 
 
-def summary(rows: list[dict]) -> dict:
-    """FP8's times over those of integers, by kind and rows: of a dense product M, of a group as many as expected."""
+def summary_of(rows: list[dict], other: str) -> dict:
+    """FP8's times over those of another type, by kind and rows: of one product M, of a group as many as expected."""
 
     def extent(row: dict) -> int:
         return row["shape"][0 if row["kind"] == "dense" else 1]
 
     def of(some: list[dict]) -> dict:
-        ratios = [row["us"]["fp8"] / row["us"]["int8"] for row in some]
+        ratios = [row["us"]["fp8"] / row["us"][other] for row in some]
         return {"rows": len(some), "mean": round(geometric_mean(ratios), 3), "least": round(min(ratios), 3)}
 
     ordered = sorted(rows, key=lambda row: (row["kind"], extent(row)))
@@ -112,8 +112,9 @@ def main() -> None:
         rows.append(row)
         print(row["kind"], row["shape"], row["us"], row["kernels"], flush=True)
     method = f"bench/int8_speed.py: CUPTI, L2 flushed, both types in turn, median of {options.rounds}"
-    record = {"machine": torch.cuda.get_device_name(), "method": method, "summary": summary(rows), "rows": rows}
-    print(json.dumps(record["summary"], indent=1))
+    said = summary_of(rows, "int8")
+    record = {"machine": torch.cuda.get_device_name(), "method": method, "summary": said, "rows": rows}
+    print(json.dumps(said, indent=1))
     if options.output:
         write_record(pathlib.Path(options.output), record)
 

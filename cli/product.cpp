@@ -164,7 +164,7 @@ double operations(int64_t m, int64_t n, int64_t k) {
 }
 
 double traffic_bytes(const GemmShape& s, int64_t busy) {
-    const bool row_b_scales = s.row_b_scales || s.k_groups;
+    const bool row_b_scales = s.row_b_scales || s.b_mx || s.k_groups;
     const int64_t b_count = s.groups ? busy : 1, d_count = s.k_groups.value_or(1);
     const ElementType& operands = plan::operand_type(s);
     const int64_t scale_rows = operands.scaled ? s.m + b_count * (row_b_scales ? s.n : blocks_of(s.n)) : 0;

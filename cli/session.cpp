@@ -86,17 +86,13 @@ Session::Session(Context& context, const Target& target, Operand a, Operand b, c
     make_dense(a, b);
     store_layouts();
     make_epilogue(seed);
-    if (!scaled()) return;
+    if (!scaled() || shape_.b_mx) return;
     if (!are(is_scaled, a.values.dtype)) given_a_ = std::move(a.values);
     if (!are(is_scaled, b.values.dtype)) given_b_ = std::move(b.values);
 }
 
 Session::Part Session::make(DType dtype, int64_t count, int64_t rows, int64_t cols) const {
     return {mirrored(target_, dtype, count * rows, cols), count};
-}
-
-Session::Part Session::make_scales(int64_t count, int64_t rows, int64_t cols) const {
-    return scaled() ? make(DType::F32, count, rows, cols) : Part{};
 }
 
 void Session::make_dense(Operand& a, Operand& b) {
@@ -107,10 +103,10 @@ void Session::make_dense(Operand& a, Operand& b) {
                                 "B is [N, K], transpose it if it is [K, N]",
                                 m, k, n, b.values.cols));
     shape_.m = m, shape_.n = n, shape_.k = k;
-    if (b.scales) shape_.row_b_scales |= b.scales->rows == n;
+    if (b.scales && !shape_.b_mx) shape_.row_b_scales |= b.scales->rows == n;
     d_ = make(plan::result_type(shape_), 1, m, plan::width_of_d(epilogue_, n));
     load(a, "--a", type(), false, a_, sfa_);
-    load(b, "--b", type_of_b(), !shape_.row_b_scales, b_, sfb_);
+    load(b, "--b", type_of_b(), !scales_rows_of_b(), b_, sfb_);
 }
 
 /// C has values as D has.
@@ -200,7 +196,7 @@ void Session::make_row_groups(const std::string& form, uint64_t seed) {
     a_ = make(type().dtype, rows.stacks, rows.rows, k);
     sfa_ = make_scales(rows.stacks, rows.rows, k_blocks);
     b_ = make(type_of_b().dtype, groups, n, k);
-    sfb_ = make_scales(groups, shape_.row_b_scales ? n : blocks_of(n), k_blocks);
+    sfb_ = make_scales(groups, scales_rows_of_b() ? n : blocks_of(n), k_blocks);
     d_ = make(plan::result_type(shape_), rows.stacks, rows.rows, n);
     numbers_ = mirrored(target_, rows.numbers);
     if (shape_.expected_m == 0) shape_.expected_m = std::max<int64_t>(1, shape_.m / groups);
@@ -217,7 +213,7 @@ void Session::make_row_groups(const std::string& form, uint64_t seed) {
         // Blocks of scales begin anew in each group. The copy waits for the product before it: one stream has both.
         fill(w, random, (g + 1) * (n * k + 1));
         const auto of_group = [&](const Matrix& all) { return part_of(all, groups, g); };
-        quantize(shape_.row_b_scales ? quantize_rows : quantize_blocks, w, w_there, part(b_, of_group),
+        quantize(scales_rows_of_b() ? quantize_rows : quantize_blocks, w, w_there, part(b_, of_group),
                  part(sfb_, of_group));
     }
     upload_rounded();
@@ -262,10 +258,12 @@ void Session::upload_rounded() {
     for (const Part* x : {&a_, &b_}) upload(target_, x->host, x->there);
 }
 
-/// Operands are made row-major; those that shall be MN-major are transposed then.
+/// Operands are made row-major; those that shall be MN-major are transposed then, scales that shall be MX replaced.
 void Session::store_layouts() {
     if (shape_.a_mn_major) transpose(a_);
     if (shape_.b_mn_major) transpose(b_);
+    if (shape_.a_mx) make_exponents(target_, sfa_);
+    if (shape_.b_mx) make_exponents(target_, sfb_);
 }
 
 void Session::transpose(Part& x) {

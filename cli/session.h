@@ -72,7 +72,9 @@ private:
     const ElementType& type_of_b() const { return plan::type_of_b(shape_); }
     bool scaled() const { return type().scaled; }
     /// Scales of a part; nothing where there are none.
-    Part make_scales(int64_t count, int64_t rows, int64_t cols) const;
+    Part make_scales(int64_t count, int64_t rows, int64_t cols) const {
+        return scaled() ? make(DType::F32, count, rows, cols) : Part{};
+    }
     void make_dense(Operand& a, Operand& b);
     void make_row_groups(const std::string& form, uint64_t seed);
     void make_k_groups(uint64_t seed);
@@ -80,6 +82,7 @@ private:
     void load(Operand& x, const char* name, const ElementType& type, bool blocks, Part& q, Part& scales);
     void quantize(Quantize* by, HostMatrix& x, const Matrix& there, const Both& q, const Both& scales);
     void upload_rounded();
+    bool scales_rows_of_b() const { return shape_.row_b_scales || shape_.b_mx; }
     void store_layouts();
     void transpose(Part& x);
     void quantize_k(const HostMatrix& random, int64_t first, Part& q, Part& scales);

@@ -1,8 +1,10 @@
 // Where a command computes, and memory there. Layer cli.
 #include "cli/target.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <span>
 
 #include <finegemm/error.h>
 #include <fmt/format.h>
@@ -67,6 +69,16 @@ Mirrored mirrored(const Target& target, const std::vector<int32_t>& numbers) {
 
 void upload(const Target& target, const HostMatrix& from, const Matrix& to) {
     if (target.gpu) target.gpu->upload(to.data, from.bytes.data(), from.bytes.size());
+}
+
+void make_exponents(const Target& target, Mirrored& scales) {
+    std::vector<uint8_t>& bytes = scales.host.bytes;
+    for (uint32_t& word : std::span(reinterpret_cast<uint32_t*>(bytes.data()), bytes.size() / sizeof(uint32_t))) {
+        const uint32_t exponent = std::clamp<uint32_t>(word >> 23, 3, 254);
+        word = exponent | (exponent - 1) << 8 | (exponent - 2) << 16 | (exponent - 1) << 24;
+    }
+    scales.host.dtype = scales.there.dtype = DType::UE8M0x4;
+    upload(target, scales.host, scales.there);
 }
 
 void download(const Target& target, HostMatrix& to, const Matrix& from) {

@@ -39,6 +39,10 @@ Mirrored mirrored(const Target& target, DType dtype, int64_t rows, int64_t cols)
 Mirrored mirrored(const Target& target, const std::vector<int32_t>& numbers);
 /// Copies to a matrix that is on the device.
 void upload(const Target& target, const HostMatrix& from, const Matrix& to);
+
+/// Words of MX exponents in the place of f32 scales for 128 columns: that of each, and smaller ones, so that the four
+/// of a word differ.
+void make_exponents(const Target& target, Mirrored& scales);
 /// Copies a matrix back from where the target computes.
 void download(const Target& target, HostMatrix& to, const Matrix& from);
 /// Median microseconds of `repeats` calls; one more goes before them.

@@ -58,7 +58,10 @@ Json json_of(const Row& row) {
     if (asked.groups) out.update({{"groups", *asked.groups}, {"busy_groups", row.busy}, {"form", row.product.form}});
     if (asked.k_groups)
         out.update({{"groups", *asked.k_groups}, {"busy_groups", row.busy}, {"layout", row.product.layout}});
-    for (const auto& [name, is_so] : {std::pair{"a_mn_major", asked.a_mn_major}, {"b_mn_major", asked.b_mn_major}})
+    for (const auto& [name, is_so] : {std::pair{"a_mx", asked.a_mx},
+                                      {"b_mx", asked.b_mx},
+                                      {"a_mn_major", asked.a_mn_major},
+                                      {"b_mn_major", asked.b_mn_major}})
         if (is_so) out[name] = true;
     if (asked.row_b_scales) out.update({{"row_b_scales", true}, {"out_dtype", name_of(plan::result_type(asked))}});
     if (asked.accumulate) out["accumulate"] = true;

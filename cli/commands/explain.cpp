@@ -86,6 +86,7 @@ std::string kind_text(const GemmShape& s) {
                                         : "");
     if (s.groups) return fmt::format(" in {} groups", *s.groups);
     if (s.k_groups) return fmt::format(" in {} groups of K{}", *s.k_groups, s.accumulate ? ", added to D" : "");
+    if (s.b_mx) return s.a_mx ? " with MX scales" : " with MX scales of B";
     if (!s.row_b_scales) return {};
     return fmt::format(" with scales of rows of B and D in {}{}", name_of(plan::result_type(s)),
                        s.accumulate ? ", which is added to" : "");

@@ -158,7 +158,11 @@ std::string product_text(const Report& r) {
     const bool of_k = !r.layout.empty();
     const ElementType& type = plan::operand_type(r.shape);
     const std::string scales =
-        type.scaled ? fmt::format(", scales 1x128{}", of_k || r.shape.row_b_scales ? "" : " and 128x128") : "";
+        type.scaled ? fmt::format(", scales 1x{}{}", r.shape.a_mx ? 32 : 128,
+                                  r.shape.a_mx == r.shape.b_mx && (of_k || r.shape.row_b_scales || r.shape.b_mx) ? ""
+                                  : r.shape.b_mx ? " and 1x32"
+                                                 : " and 128x128")
+                    : "";
     const bool says_d = !type.scaled || r.shape.row_b_scales || r.shape.out_dtype;
     const std::string types =
         fmt::format("{}{}{}{}", type.name, r.shape.dtype_of_b ? " by " + name_of(*r.shape.dtype_of_b) : "", scales,
@@ -202,7 +206,10 @@ void print_json(const Front& front, const Report& r) {
     if (r.shape.dtype) out["dtype"] = name_of(*r.shape.dtype);
     if (r.shape.dtype_of_b) out["dtype_of_b"] = name_of(*r.shape.dtype_of_b);
     if (r.shape.row_b_scales) out.update({{"row_b_scales", true}, {"out_dtype", name_of(plan::result_type(r.shape))}});
-    for (const auto& [name, is_so] : {std::pair{"a_mn_major", r.shape.a_mn_major}, {"b_mn_major", r.shape.b_mn_major}})
+    for (const auto& [name, is_so] : {std::pair{"a_mx", r.shape.a_mx},
+                                      {"b_mx", r.shape.b_mx},
+                                      {"a_mn_major", r.shape.a_mn_major},
+                                      {"b_mn_major", r.shape.b_mn_major}})
         if (is_so) out[name] = true;
     if (const plan::FinishField* finish = plan::find_finish(r.shape))
         out[facts_of(finish->finish).name] = arguments_json(r, finish->finish);

@@ -258,6 +258,8 @@ typedef struct finegemm_shape {
     int64_t b_mn_major;      /* B is stored as [K, N], not [N, K]; of bf16 or f16 */
     int64_t dtype_of_b;      /* Of B, where one of A and B is e4m3 and the other e5m2 */
     int64_t gated;           /* D is the SwiGLU of the halves of N, in e4m3 with scales */
+    int64_t a_mx;            /* Scales of A are exponents, for each row and 32 of K (MX); b_mx, too */
+    int64_t b_mx;            /* Scales of B are exponents, for each row and 32 of K (MX) */
 } finegemm_shape;
 
 /* A call of finegemm_mqa_logits, or of finegemm_paged_mqa_logits if `paged` is 1; finegemm/mqa.h, MqaShape, describes

@@ -14,6 +14,10 @@ namespace finegemm {
 /// D[m, n] = sum over k of (A[m, k] * sfa[m, k / 128]) * (B[n, k] * sfb[n / 128, k / 128])
 /// With scales for each row of B, as gradients of weights need: sfb[n, k / 128]; a D of f32 may then be added to.
 /// Scales of shape [M, 1] or [N, 1] are one for each row, of shape [1, 1] one for the matrix.
+/// As MX has them, scales are exponents of powers of two, each for a row and 32 of K, the four of 128 of K in a word of
+/// UE8M0x4, the first one in its lowest byte: [M, ceil(K/128)] and [N, ceil(K/128)], those of A or f32 for 128 of K as
+/// above. Exponent e is 2^(e - 127), 0 for e = 0 and infinity for e = 255; bytes behind the last 32 of K are 0. For one
+/// product and groups of rows of e4m3, with D in bf16. docs/mxfp8.md has the arithmetic.
 /// One of A and B may be e5m2, as gradients are: docs/scales.md has the products that there are of it.
 /// A and B may be bf16 or f16 instead, without scales: sfa and sfb are left empty then, and D is of their type or f32.
 /// Such an A or B may have contiguous columns instead of rows, as the transposed view of a row-major [K, N] has: row
@@ -23,9 +27,9 @@ namespace finegemm {
 /// Strides of scales are any that are not negative; 0 repeats a scale.
 struct GemmArgs {
     ConstMatrix a;    ///< [M, K] e4m3, K contiguous; on CUDA row stride a multiple of 16, pointer aligned to 16
-    ConstMatrix sfa;  ///< [M, ceil(K/128)] f32; on CUDA pointer aligned to 4
+    ConstMatrix sfa;  ///< [M, ceil(K/128)] f32 or UE8M0x4; on CUDA pointer aligned to 4
     ConstMatrix b;    ///< [N, K] e4m3, as A
-    ConstMatrix sfb;  ///< [ceil(N/128), ceil(K/128)], or [N, ceil(K/128)] for scales of rows; f32, as sfa
+    ConstMatrix sfb;  ///< [ceil(N/128), ceil(K/128)], or [N, ceil(K/128)] for scales of rows and UE8M0x4; as sfa
     Matrix d;  ///< [M, N] bf16, f16 or f32; N contiguous; on CUDA row stride a multiple of 8 (f32: of 4), pointer
                ///< aligned to 16
 };
@@ -124,9 +128,9 @@ struct Groups {
 /// bytes.
 struct GroupedGemmArgs {
     ConstStack a;    ///< [M, K] e4m3; Masked and Whole: [G, M, K]
-    ConstStack sfa;  ///< [M, ceil(K/128)] f32; Masked and Whole: [G, M, ceil(K/128)]
+    ConstStack sfa;  ///< [M, ceil(K/128)] f32 or UE8M0x4; Masked and Whole: [G, M, ceil(K/128)]
     ConstStack b;    ///< [G, N, K] e4m3
-    ConstStack sfb;  ///< [G, ceil(N/128), ceil(K/128)], or [G, N, ceil(K/128)] for scales of rows; f32
+    ConstStack sfb;  ///< [G, ceil(N/128), ceil(K/128)], or [G, N, ceil(K/128)] for scales of rows and UE8M0x4
     Stack d;         ///< [M, N] bf16, f16 or f32; Masked and Whole: [G, M, N]
     Groups groups;
 };
@@ -172,6 +176,8 @@ struct GemmShape {
     std::optional<DType> dtype{};  ///< of A and B: E4M3, E5M2 or I8 with scales, BF16 or F16 without; left out: E4M3
     std::optional<DType> dtype_of_b{};  ///< of B where A is E4M3 and B E5M2, or the other way round, as of gradients
     bool row_b_scales = false;         ///< scales for each row of B, not for each 128x128 block; groups of K have these
+    bool a_mx = false;                 ///< scales of A are UE8M0x4, for each row and 32 of K; with b_mx
+    bool b_mx = false;                 ///< likewise of B; one product and groups of rows, of E4M3, with D in BF16
     std::optional<DType> out_dtype{};  ///< of D; left out: F32 for groups of K, else as A and B, BF16 for E4M3
     std::optional<int64_t> groups{};   ///< of rows, for grouped_gemm
     int64_t expected_m = 0;            ///< as Groups::expected_m

@@ -1,11 +1,12 @@
-"""MXFP8, e4m3 with an exponent for each 32 of K, as e4m3 with a scale for each 128: what kernels here multiply."""
+"""MXFP8, e4m3 with an exponent for each 32 of K: its scales as gemm and grouped_gemm take them, and the same numbers
+as e4m3 with a scale for each 128, whose products of many rows are faster."""
 
 from typing import Any, NamedTuple
 
 from finegemm.errors import InvalidArgument
 from finegemm.torch_module import torch
 
-__all__ = ["Reencoded", "decode_scales", "reencode"]
+__all__ = ["Reencoded", "decode_scales", "pack_scales", "reencode"]
 
 BLOCK, GROUP = 32, 128  # of K: what an exponent serves, and what a scale
 _LARGEST = 448.0  # of e4m3
@@ -45,6 +46,28 @@ def decode_scales(scales: Any, blocks: int, name: str = "scales") -> Any:
             "blocks of K in a row; pass those that the codes were quantised with"
         )
     return floats
+
+
+def pack_scales(scales: Any, blocks: int, name: str = "scales") -> Any:
+    """Words of four exponents, int32 [..., rows, ceil(blocks/4)], as gemm and grouped_gemm take them, of scales
+    [..., rows, blocks] of any form that decode_scales takes: these words themselves, or the same memory where rows of
+    bytes are whole words, else a copy. float32 must be powers of two from 2^-126 on, or 0, for which the CPU waits.
+    Raises InvalidArgument for others, and unless a row has as many as `blocks`."""
+    if scales.dtype == torch.int32 and scales.shape[-1] == -(-blocks // 4):
+        return scales
+    if scales.dtype == torch.float32:
+        bits = decode_scales(scales, blocks, name).view(torch.int32)
+        if bool((bits & 0x807FFFFF).any()):
+            raise InvalidArgument(f"{name}: has scales that are no powers of two; round them up, or reencode the codes")
+        exponents = (bits >> 23).to(torch.uint8)
+    else:
+        decode_scales(scales, blocks, name)
+        exponents = scales.view(torch.uint8)
+    missing = -blocks % 4
+    whole = exponents.stride(-1) == 1 and exponents.storage_offset() % 4 == 0 and missing == 0
+    if not whole or any(step % 4 for step in exponents.stride()[:-1]):
+        exponents = torch.nn.functional.pad(exponents, (0, missing)).contiguous()
+    return exponents.view(torch.int32)
 
 
 def reencode(codes: Any, scales: Any) -> Reencoded:

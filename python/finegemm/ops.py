@@ -47,12 +47,12 @@ def gemm(
     """d[m, n] = sum over k of (a[m, k] * sfa[m, k // 128]) * (b[n, k] * sfb[n // 128, k // 128]). Returns `d`.
 
     a [M, K], b [N, K]: float8_e4m3fn (or uint8, its bits), one of them also float8_e5m2, or both int8, K contiguous.
-    sfa [M, ceil(K/128)] and sfb [ceil(N/128), ceil(K/128)]: float32, any strides. Scales of shape [M, 1] or [N, 1] are
-    one for each row, of shape [1, 1] one for the matrix; with sfb [N, ceil(K/128)] each row of b has scales of its own,
-    as gradients of weights need, and d is the product alone, which `accumulate` adds to a d of float32. d [M, N]:
+    sfa [M, ceil(K/128)] and sfb [ceil(N/128), ceil(K/128)]: float32, any strides; of MX int32 (finegemm.mxfp8). Scales
+    of shape [M, 1] or [N, 1] are for each row, [1, 1] for the matrix; with sfb [N, ceil(K/128)] each row of b has its
+    own, as gradients of weights need, and d is the product alone, which `accumulate` adds to a d of float32. d [M, N]:
     bfloat16 (or uint16, its bits), float16 or float32, N contiguous; a new array of a's library when None, bfloat16 if
-    `out_dtype` says nothing else. a and b may be bfloat16 or float16 instead, without scales: sfa and sfb are None
-    then, K is a multiple of 8, d is of their type or float32, and either may have M or N contiguous instead of K.
+    `out_dtype` says nothing else. a and b may be bfloat16 or float16 without scales: sfa and sfb are None then, K is a
+    multiple of 8, d is of their type or float32, and either may have M or N contiguous.
 
     d is alpha times that, plus beta * c and bias, if they are given: computed in float32 and rounded once. c [M, N] has
     the dtype of d and may be d itself; beta is 1 without a value, and with 0 c is not read. bias [N]: float32. Or d
@@ -350,6 +350,8 @@ def explain(
     dtype: Literal["float8_e4m3fn", "bfloat16", "float16", "float8_e5m2", "int8"] | None = None,
     dtype_of_b: Literal["float8_e4m3fn", "bfloat16", "float16", "float8_e5m2", "int8"] | None = None,
     row_b_scales: bool = False,
+    a_mx: bool = False,
+    b_mx: bool = False,
     out_dtype: Literal["bfloat16", "float16", "float32"] | None = None,
     groups: int | None = None,
     expected_m: int = 0,
@@ -375,6 +377,8 @@ def explain(
     `dtype`: Of A and B; without it e4m3, which has scales, as e5m2 and i8 have.
     `dtype_of_b`: Of B, where one of A and B is e4m3 and the other e5m2.
     `row_b_scales`: Scales for each row of B, not for 128x128 blocks, as gradients of weights need.
+    `a_mx`: Scales of A are exponents, for each row and 32 of K (MX); b_mx, too.
+    `b_mx`: Scales of B are exponents, for each row and 32 of K (MX).
     `out_dtype`: Of D; without it f32 for groups of K, else as A and B, for e4m3 bf16.
     `groups`: Groups of rows, which have M together and a B each.
     `expected_m`: Rows of a group to choose by; M over the groups without it.

@@ -36,6 +36,9 @@ std::string name_of(DLDataType t) {
 /// Does the argument take scales in both formats?
 bool is_any_scale(std::string_view name) { return name == "sf" || name == "out"; }
 
+/// Does it take words of exponents beside floats, as MX has them?
+bool may_be_mx(std::string_view name) { return name == "sfa" || name == "sfb"; }
+
 bool is_codes(std::string_view name) {
     return name == "q" || name == "row_q" || name == "transposed" || name == "k" || name == "cache" ||
            name == "gate_up" || name == "down" || name == "fp8";
@@ -67,6 +70,7 @@ std::string wanted_by(std::string_view name) {
     if (is_codes(name)) return "float8_e4m3fn (or uint8, its bits)";
     if (name == "x") return "bfloat16 (or uint16, its bits), float16 or float32";
     if (is_any_scale(name)) return "float32, or int32 that packs four exponents (UE8M0)";
+    if (may_be_mx(name)) return "float32, or int32 of four exponents for each 32 columns (MX)";
     if (name == "ids") return "int32 or int64";
     if (name == "workspace" || name == "packed") return "uint8";
     if (name == "codes") return "uint8 or int8";
@@ -79,6 +83,9 @@ std::string wanted_by(std::string_view name) {
 /// Scales as checkpoints have them, other than floats.
 std::string_view way_out_for(std::string_view name, DLDataType t) {
     const bool integers = t.code == kDLInt || t.code == kDLUInt;
+    if (may_be_mx(name) && integers && t.bits == 8)
+        return "if its bytes are exponents (UE8M0) for each 32 columns, finegemm.mxfp8.pack_scales packs them; else a "
+               "scale is 2^(byte - 127)";
     if (wanted_by(name) != "float32" || !integers) return "convert it";
     if (t.bits == 8) return "if its bytes are exponents (UE8M0), a scale is 2^(byte - 127)";
     if (t.bits == 32) return "if it packs four exponents (UE8M0), a scale is 2^(byte - 127) of each byte";
@@ -93,11 +100,12 @@ DType dtype_of(std::string_view name, DLDataType t) {
         if (t.code == kDLFloat8_e4m3fn && t.bits == 8) return DType::E4M3;
         if (t.code == kDLFloat8_e5m2 && t.bits == 8 && takes_other_codes(name)) return DType::E5M2;
         if (t.code == kDLInt && t.bits == 8 && takes_other_codes(name)) return DType::I8;
-        if (t.code == kDLUInt && t.bits == 8 && wanted_by(name) != "float32" && !is_integers(name)) return DType::E4M3;
+        const bool bytes = wanted_by(name) != "float32" && !may_be_mx(name) && !is_integers(name);
+        if (t.code == kDLUInt && t.bits == 8 && bytes) return DType::E4M3;
         if (t.code == kDLInt && t.bits == 8 && name == "codes") return DType::E4M3;
         if (t.code == kDLFloat8_e8m0fnu && name == "exponents") return DType::E4M3;
         if (t.code == kDLUInt && t.bits == 16) return DType::BF16;
-        if (t.code == kDLInt && t.bits == 32 && is_any_scale(name)) return DType::UE8M0x4;
+        if (t.code == kDLInt && t.bits == 32 && (is_any_scale(name) || may_be_mx(name))) return DType::UE8M0x4;
         if (t.code == kDLInt && t.bits == 32 && is_integers(name)) return DType::I32;
         if (t.code == kDLInt && t.bits == 64 && name == "ids") return DType::I64;
     }

@@ -128,6 +128,16 @@ class Rehearsal:
         self.check.MANY, self.check.MANY_RUNS = 64, 2
         self.check.REPEATED, self.check.ROWS, self.check.HUGE = (20, 72, 1024), (0, 9, 3, 5), ((200, 136, 256),)
         self.check.LAYOUTS_REPEATED, self.check.KERNELS_REPEATED = ("mn",), 2
+        self.check.MX_REPEATED, self.check.MX_ROWS, self.check.MX_HUGE = (
+            (20, 72, 1024),
+            (0, 9, 3, 5),
+            ((200, 136, 256),),
+        )
+        self.check.MX_SHAPES, self.check.MX_LAYOUTS, self.check.MX_KERNELS = (
+            ((33, 72, 1552), (130, 72, 1024)),
+            ("mn",),
+            2,
+        )
         self.spoil, self.armed = 0, False
         self.watch(monkeypatch)
         self.watch_others(monkeypatch)

@@ -53,6 +53,14 @@ def test_so_they_have_for_scales_of_rows(shape, accumulate, device):
         check_predictions(Case(shape, d="bf16", device=device), account)
 
 
+@pytest.mark.parametrize("groups", [0, 4])
+@pytest.mark.parametrize("shape", [(16, 7168, 16384), (64, 2112, 7168), (1000, 4096, 7168)])
+def test_so_they_have_for_mx_scales(shape, groups):
+    fields = {"groups": groups} if groups else {}
+    account = finegemm.explain(*shape, device="h200", a_mx=True, b_mx=True, **fields)
+    check_predictions(Case(shape, groups=groups, mx=True), account, 3)
+
+
 @pytest.mark.parametrize("device", fit_costs.BYTES_PER_US)
 @pytest.mark.parametrize("shape", [(1536, 2048, 64 * 256), (4096, 7168, 64 * 640)])
 @pytest.mark.parametrize("accumulate", [False, True])

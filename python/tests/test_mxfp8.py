@@ -1,9 +1,11 @@
-"""MXFP8 as FP8 with a scale for each 128 of K: values that are kept to the bit, and those that cannot be."""
+"""MXFP8 as it is, by our own functions and under DeepGEMM's names, and as FP8 with a scale for each 128 of K: values
+that are kept to the bit, and those that cannot be."""
 
 import pytest
 
 import finegemm
-from finegemm.mxfp8 import decode_scales, reencode
+from finegemm import deep_gemm
+from finegemm.mxfp8 import decode_scales, pack_scales, reencode
 from torch_support import DEVICES, relative, torch
 
 E4M3 = torch.float8_e4m3fn
@@ -82,3 +84,116 @@ def test_other_codes_and_scales_are_refused():
         reencode(codes, exponents.to(torch.float16))
     with pytest.raises(finegemm.InvalidArgument, match=r"^codes: are torch.uint8 of K = 128"):
         reencode(codes.view(torch.uint8), exponents)
+
+
+def random_mx(rows, k, device, blocks=32):
+    """Codes of any values, and any exponents near 1."""
+    codes = torch.randn(*rows, k, device=device).to(E4M3)
+    exponents = torch.randint(119, 131, (*rows, -(-k // blocks)), device=device).to(torch.uint8)
+    return codes, exponents
+
+
+def right(a, of_a, b, of_b, width_of_a=32):
+    """The product in float64."""
+    x = values(a.double(), decode_scales(of_a, -(-a.shape[-1] // width_of_a)), width_of_a)
+    return x.double() @ values(b.double(), decode_scales(of_b, -(-b.shape[-1] // 32)), 32).double().mT
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("k", [640, 416])
+def test_a_product_takes_words_of_exponents_for_both_and_for_b_alone(device, k):
+    (a, of_a), (b, of_b) = random_mx([33], k, device), random_mx([72], k, device)
+    words_of_a, words_of_b = pack_scales(of_a, -(-k // 32)), pack_scales(of_b, -(-k // 32))
+    d = finegemm.gemm(a, words_of_a, b, words_of_b)
+    assert d.dtype == torch.bfloat16 and relative(d.double(), right(a, of_a, b, of_b)) < 0.003
+    mn_major = words_of_a.t().contiguous().t()
+    assert torch.equal(finegemm.gemm(a, mn_major, b, words_of_b), d)
+    of_128 = torch.rand(33, -(-k // 128), device=device) + 0.5
+    d = finegemm.gemm(a, of_128, b, words_of_b)
+    assert relative(d.double(), right(a, of_128, b, of_b, 128)) < 0.003
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_groups_take_them_in_every_form(device):
+    (a, of_a), (b, of_b) = random_mx([2, 60], 384, device), random_mx([2, 72], 384, device)
+    sfa, sfb = pack_scales(of_a, 12), pack_scales(of_b, 12)
+    wanted = right(a, of_a, b, of_b)
+    masks = torch.tensor([60, 7], dtype=torch.int32, device=device)
+    d = finegemm.grouped_gemm(a, sfa, b, sfb, masked_m=masks)
+    assert relative(d[0].double(), wanted[0]) < 0.003 and relative(d[1, :7].double(), wanted[1, :7]) < 0.003
+    offsets = torch.tensor([0, 60, 120], dtype=torch.int32, device=device)
+    flat = finegemm.grouped_gemm(a.view(120, 384), sfa.view(120, -1), b, sfb, offsets=offsets)
+    assert torch.equal(flat[:60], d[0]) and relative(flat[60:].double(), wanted[1]) < 0.003
+
+
+def test_words_of_bytes_are_the_same_memory_where_rows_are_whole_words():
+    exponents = torch.randint(0, 255, (6, 8), dtype=torch.uint8)
+    words = pack_scales(exponents, 8)
+    assert words.shape == (6, 2) and words.data_ptr() == exponents.data_ptr()
+    assert torch.equal(decode_scales(words, 8), decode_scales(exponents, 8))
+    assert pack_scales(words, 8) is words
+    for other in (exponents.t().contiguous().t(), exponents[:, 1:], exponents[:, :5], decode_scales(exponents, 8)):
+        blocks = other.shape[1]
+        packed = pack_scales(other, blocks)
+        assert torch.equal(decode_scales(packed, blocks), decode_scales(other, blocks))
+        assert blocks % 4 == 0 or not (packed[:, -1] >> 8 * (blocks % 4)).any(), "bytes behind the last are 0"
+    with pytest.raises(finegemm.InvalidArgument, match=r"^sf: has scales that are no powers of two"):
+        pack_scales(torch.full((2, 4), 0.75), 4, "sf")
+    with pytest.raises(finegemm.InvalidArgument, match=r"^scales: has 7 columns of torch.uint8"):
+        pack_scales(exponents[:, :7], 8)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_other_products_with_exponents_are_refused(device):
+    (a, of_a), (b, of_b) = random_mx([8], 256, device), random_mx([16], 256, device)
+    sfa, sfb, ones = pack_scales(of_a, 8), pack_scales(of_b, 8), torch.ones(16, 2, device=device)
+    with pytest.raises(finegemm.InvalidArgument, match=r"^sfb: has dtype f32, but sfa has ue8m0x4"):
+        finegemm.gemm(a, sfa, b, ones)
+    with pytest.raises(
+        finegemm.InvalidArgument, match=r"^sfb: has shape \[16, 1\], must be \[16, 2\] \(a word of four"
+    ):
+        finegemm.gemm(a, sfa, b, sfb[:, :1])
+    with pytest.raises(finegemm.InvalidArgument, match=r"no kernel for one product and scales for each 32 of K"):
+        finegemm.gemm(a, sfa, b, sfb, out_dtype="float32")
+    with pytest.raises(finegemm.InvalidArgument, match=r"finegemm.mxfp8.pack_scales packs them"):
+        finegemm.gemm(a, of_a, b, sfb)
+
+
+def forms_of(scales):
+    """What DeepGEMM's callers pass of bytes: themselves, words, MN-major words, floats."""
+    words = pack_scales(scales, scales.shape[-1])
+    return scales, words, words.mT.contiguous().mT, decode_scales(scales, scales.shape[-1])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("widths", [(32, 32), (128, 32), (32, 128), (128, 128)])
+def test_the_names_of_a_fork_take_each_form_of_scales(device, widths):
+    k, (of_a, of_b) = 640, widths
+    a, b = random_mx([128], k, device, of_a), random_mx([2, 48], k, device, of_b)
+    layout = torch.tensor([1] * 40 + [-1] * 24 + [0] * 60 + [-1] * 4, dtype=torch.int32, device=device)
+    x, w = (
+        values(codes.double(), decode_scales(s, s.shape[-1]).double(), of) for (codes, s), of in ((a, of_a), (b, of_b))
+    )
+    recipes = {"recipe_a": (1, of_a), "recipe_b": (1, of_b)}
+    for sfa, sfb in zip(forms_of(a[1]), reversed(forms_of(b[1])), strict=True):
+        d = torch.full((128, 48), 7, dtype=torch.bfloat16, device=device)
+        deep_gemm.m_grouped_mxfp8_fp8_gemm_nt_contiguous((a[0], sfa), (b[0], sfb), d, layout, **recipes)
+        assert relative(d[:40].double(), x[:40] @ w[1].T) < 0.003
+        assert relative(d[64:124].double(), x[64:124] @ w[0].T) < 0.003
+        assert (d[40:64] == 0).all() and (d[124:] == 0).all()
+    d = torch.full((2, 64, 48), 7, dtype=torch.bfloat16, device=device)
+    masks = torch.tensor([3, 0], dtype=torch.int32, device=device)
+    pair = a[0].view(2, 64, k), a[1].view(2, 64, -1)
+    deep_gemm.m_grouped_mxfp8_fp8_gemm_nt_masked(pair, b, d, masks, 128)
+    assert relative(d[0, :3].double(), x[:3] @ w[0].T) < 0.003 and (d[0, 3:] == 7).all() and (d[1] == 7).all()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_names_of_a_fork_refuse_other_scales_by_their_own_names(device):
+    a, b = random_mx([128], 640, device), random_mx([1, 48], 640, device)
+    d = torch.empty((128, 48), dtype=torch.bfloat16, device=device)
+    layout = torch.zeros(128, dtype=torch.int32, device=device)
+    with pytest.raises(RuntimeError, match=r"^a\[1\]: has 19 columns"):
+        deep_gemm.m_grouped_mxfp8_fp8_gemm_nt_contiguous((a[0], a[1][:, :19]), b, d, layout)
+    with pytest.raises(RuntimeError, match=r"^recipe_b: is"):
+        deep_gemm.m_grouped_mxfp8_fp8_gemm_nt_contiguous(a, b, d, layout, recipe_b=(1, 64))

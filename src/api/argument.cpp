@@ -189,7 +189,10 @@ int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock
     std::string way_out = maker ? fmt::format("{} makes it", maker) : "pass memory of that shape";
     if (s.has_shape(cols, rows)) way_out = "it looks transposed: swap its extents and strides";
     else if (maker && s.x.rows == rows && s.x.cols > 4 * (cols - 1) && s.x.cols <= 4 * cols)
-        way_out = fmt::format("one for each 32 columns, as in MX, is not taken; {} makes those of 128", maker);
+        way_out = fmt::format(
+            "one for each 32 columns, as in MX, is taken as exponents, four in a word (ue8m0x4); or {} makes those of "
+            "128",
+            maker);
     reject(s.name, "has shape [{}, {}], must be [{}, {}] ({}); {}", s.x.rows, s.x.cols, rows, cols, meaning, way_out);
 }
 
@@ -251,6 +254,13 @@ void check_unscaled_operands(const Argument& a, const Argument& sfa, const Argum
 
 }  // namespace
 
+/// The shape and the strides of scales, whatever their type.
+static void check_scale_layout(const Argument& s, const Wanted& wanted) {
+    s.check_extents();
+    if (!s.has_shape(wanted.rows, wanted.cols)) reject_shape(s, wanted);
+    s.check_steps_not_negative();
+}
+
 Wanted scales_of_rows(const ConstMatrix& x, const char* meaning, const char* maker) {
     return {x.rows, blocks(x.cols), meaning, maker};
 }
@@ -265,9 +275,27 @@ void check_scales(const Argument& s, const Wanted& wanted) {
                                                        "2^(byte - 127)"
                                                      : "convert it, which loses nothing";
     s.check_dtype(DType::F32, way_out);
-    s.check_extents();
-    if (!s.has_shape(wanted.rows, wanted.cols)) reject_shape(s, wanted);
-    s.check_steps_not_negative();
+    check_scale_layout(s, wanted);
+}
+
+/// Scales of operands where those of B are MX, and those of A may be.
+static void check_mx_scales(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb) {
+    if (!is_mx(sfb.x))
+        reject("sfb", "has dtype {}, but sfa has {}: exponents of b, too, or floats of both; pass words of exponents",
+               name_of(sfb.x.dtype), name_of(sfa.x.dtype));
+    const char* const words = "a word of four exponents for each row and 128 columns of";
+    if (is_mx(sfa.x)) check_scale_layout(sfa, scales_of_rows(a.x, fmt::format("{} a", words).c_str()));
+    else check_scales(sfa, scales_of_rows(a.x, "one for each row and 128 columns of a", "quantize_rows"));
+    check_scale_layout(sfb, scales_of_rows(b.x, fmt::format("{} b", words).c_str()));
+}
+
+/// Where scales are, and that D is apart from them.
+static void check_scale_places(const Argument& sfa, const Argument& sfb, const Argument& d) {
+    for (const Argument& x : {sfa, sfb}) {
+        x.check_device(d.x.device, "d");
+        x.check_pointer(std::min<int64_t>(alignment_on(d.x.device), alignof(float)));
+        x.check_apart_from(d);
+    }
 }
 
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,
@@ -287,6 +315,11 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
         if (!of.empty() && !scales.x.data && scales.x.rows == 0 && scales.x.cols == 0)
             reject(scales.name, "is left out, but {} is of {}, which has scales; pass those that it was quantised with",
                    of.name, name_of(of.x.dtype));
+    if (is_mx(sfa.x) || is_mx(sfb.x)) {
+        check_mx_scales(a, sfa, b, sfb);
+        check_places(a, b, d);
+        return check_scale_places(sfa, sfb, d);
+    }
 
     const Wanted of_a = scales_of_rows(a.x, "one for each row and 128 columns of a", "quantize_rows");
     const Wanted rows_of_b = scales_of_rows(b.x, "one for each row and 128 columns of b", "quantize_rows");
@@ -307,11 +340,7 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
     check_scales(sfb, of_b);
 
     check_places(a, b, d);
-    for (const Argument& x : {sfa, sfb}) {
-        x.check_device(d.x.device, "d");
-        x.check_pointer(std::min<int64_t>(alignment_on(d.x.device), alignof(float)));
-        x.check_apart_from(d);
-    }
+    check_scale_places(sfa, sfb, d);
 }
 
 void check_no_prefetch(const GemmOptions& options) {

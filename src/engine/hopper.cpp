@@ -68,7 +68,8 @@ CallKey HopperBackend::key_of(const Call& call) const {
             .alignment = call.groups.alignment,
             .expected_m = call.groups.expected_m,
             .num_sms = options.num_sms,
-            .grouping = static_cast<uint8_t>(call.grouping),
+            .grouping = static_cast<uint8_t>(static_cast<uint32_t>(call.grouping) | is_mx(call.sfa.matrix) << 4 |
+                                             is_mx(call.sfb.matrix) << 5),
             .form = static_cast<uint8_t>(call.of_k() ? static_cast<int32_t>(call.layout)
                                                      : static_cast<int32_t>(call.groups.form)),
             .dtypes = static_cast<uint8_t>(static_cast<int32_t>(call.a.matrix.dtype) |

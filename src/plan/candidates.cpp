@@ -227,7 +227,8 @@ constexpr CandidateList kListed[] = {{kPlainKind, kConfigs, kCandidates},
 /// The lists of all types.
 const std::vector<CandidateList> kLists = [] {
     std::vector<CandidateList> all(std::begin(kListed), std::end(kListed));
-    for (const auto& others : {unscaled_candidates(), finished_candidates(), rare_candidates(), integer_candidates()})
+    for (const auto& others :
+         {unscaled_candidates(), finished_candidates(), rare_candidates(), integer_candidates(), mx_candidates()})
         std::ranges::copy(others, std::back_inserter(all));
     return all;
 }();
@@ -259,11 +260,11 @@ GemmConfig for_row_scales(GemmConfig config) {
     // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major (measured on an H200). Beside
     // tiles of more than 208 columns vectors have too few registers: 4% slower. Where each row of B has a scale,
     // vectors of both take longer than copies, but no longer where they go through registers anyway.
-    // D in f16 is too rare for kernels of its own for that, and so are integers and most finishes.
+    // D in f16 is too rare for kernels of its own for that, and so are integers, MX scales and most finishes.
     if (config.tile_m <= 64 || config.b.scaling == Scaling::None || config.output == Output::F16) return config;
     const bool usual =
         config.finish == Finish::None || (config.finish == Finish::HeadGaps && kernel_plan(config).tma_store());
-    if (!usual || config.a.element == Element::I8) return config;
+    if (!usual || config.a.element == Element::I8 || config.mx()) return config;
     const bool blocks = !config.row_b_scales() && config.tile_n <= 208;
     if (blocks || kernel_plan(config).tensor_core_scales()) config.scales = ScaleLayout::Rows;
     return config;
@@ -308,7 +309,8 @@ std::string name_of(const GemmConfig& c) {
     if (c.cluster_use != ClusterUse::None) name += fmt::format("_{}{}", name_of(c.cluster_use), c.cluster);
     if (c.ctas_per_sm > 1) name += fmt::format("_x{}", c.ctas_per_sm);
     if (c.row_groups()) name += "_grouped";
-    if (c.row_b_scales()) name += "_1d1d";
+    if (c.mx()) name += c.a.scaling == Scaling::Mx ? "_mx" : "_mxb";
+    else if (c.row_b_scales()) name += "_1d1d";
     if (c.a.scaling == Scaling::None) name += fmt::format("_{}", type_of(c.a.element).name);
     if (c.a.element == Element::I8) name += "_i8";
     if (c.a.element != c.b.element) name += fmt::format("_{}_{}", type_of(c.a.element).name, type_of(c.b.element).name);

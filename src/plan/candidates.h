@@ -53,4 +53,7 @@ std::vector<CandidateList> rare_candidates();
 /// The lists of integers.
 std::vector<CandidateList> integer_candidates();
 
+/// The lists of FP8 with MX scales of B.
+std::vector<CandidateList> mx_candidates();
+
 }  // namespace finegemm::plan

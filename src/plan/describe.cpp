@@ -22,6 +22,7 @@ std::string_view name_of(ScalePath path) {
         case ScalePath::Vector: return "vector";
         case ScalePath::Split: return "split";
         case ScalePath::SplitVector: return "split vector";
+        case ScalePath::Mx: return "mx";
     }
     return "unknown";
 }
@@ -32,6 +33,7 @@ std::string_view name_of(Promotion promotion) {
         case Promotion::RowScale: return "row scale";
         case Promotion::TensorCore: return "tensor core";
         case Promotion::None: return "none";
+        case Promotion::Mx: return "mx";
     }
     return "unknown";
 }

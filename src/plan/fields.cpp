@@ -35,7 +35,7 @@ void check_finish(const GemmShape& s) {
                finegemm::name_of(operand_type(s).results[0]), name);
     if (s.accumulate)
         reject("accumulate", "is set, but so is {}; leave it out{}", name, facts.loads_source ? ", D can be C" : "");
-    if (s.row_b_scales)
+    if (s.row_b_scales || s.b_mx)
         reject(name, "is set, but with scales for each row of B D is the product alone; leave one of them out");
 }
 
@@ -65,6 +65,12 @@ void check_layouts(const GemmShape& s) {
                s.a_mn_major ? "b_mn_major" : "a_mn_major");
 }
 
+/// MX scales of B come with those of A or with its scales of 128 columns.
+void check_mx(const GemmShape& s) {
+    if (s.a_mx && !s.b_mx) reject("a_mx", "is set, but b_mx is not; set it, too");
+    if (s.b_mx && s.row_b_scales) reject("row_b_scales", "is set, but so is b_mx: rows of b have those; leave it out");
+}
+
 void check_types(const GemmShape& s) {
     operand_fields(
         [&]<typename T>(const Field& field, const T& value) {
@@ -78,6 +84,7 @@ void check_types(const GemmShape& s) {
     if (!may_give(operand_type(s), type))
         reject("out_dtype", "is {}, must be {} where a and b are of {}; pass one of them", name_of(type),
                names_of_results(operand_type(s)), operand_type(s).name);
+    check_mx(s);
     check_operand_types(problem_of(s), "dtype");
     check_finish(s);
     check_layouts(s);
@@ -112,11 +119,15 @@ void check_extents(const GemmShape& s) {
 }  // namespace
 
 void check_operand_types(const Problem& p, const char* name) {
-    const bool usual = p.a.element == p.b.element && p.a.element != Element::E5M2 && p.a.element != Element::I8;
+    const bool mx = p.b.scaling == Scaling::Mx;
+    const bool usual = p.a.element == p.b.element && p.a.element != Element::E5M2 && p.a.element != Element::I8 && !mx;
     if (usual || !candidates(p.kind()).empty()) return;
     reject(name,
            "is multiplied in {}, of which there is no kernel for {}{}, with D of {}{}; {} has those that there are",
-           types_of(p), name_of(p.groups.kind), p.b.scaling == Scaling::Rows ? " and scales for each row of B" : "",
+           types_of(p), name_of(p.groups.kind),
+           mx                             ? " and scales for each 32 of K"
+           : p.b.scaling == Scaling::Rows ? " and scales for each row of B"
+                                          : "",
            finegemm::name_of(p.d.element), p.d.finish == Finish::None ? "" : " and an epilogue", "docs/scales.md");
 }
 

@@ -54,6 +54,9 @@ constexpr void operand_fields(const Visit& visit, Shapes&... shapes) {
     visit(Field{"row_b_scales", kNotSum,
                 "Scales for each row of B, not for 128x128 blocks, as gradients of weights need"},
           shapes.row_b_scales...);
+    visit(Field{"a_mx", kDenseOrRows, "Scales of A are exponents, for each row and 32 of K (MX); b_mx, too"},
+          shapes.a_mx...);
+    visit(Field{"b_mx", kDenseOrRows, "Scales of B are exponents, for each row and 32 of K (MX)"}, shapes.b_mx...);
     visit(Field{"out_dtype", kAll, "Of D; without it f32 for groups of K, else as A and B, for e4m3 bf16", is_output},
           shapes.out_dtype...);
 }

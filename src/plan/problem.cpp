@@ -24,11 +24,16 @@ uint32_t clamped(int64_t extent) { return static_cast<uint32_t>(std::min<int64_t
 std::string text_of(const Operand& x) {
     const std::string_view name = type_of(x.element).name;
     if (x.scaling == Scaling::None) return std::string(name);
-    return fmt::format("{}:{}", name, x.scaling == Scaling::Rows ? "row128" : "block128");
+    return fmt::format("{}:{}", name,
+                       x.scaling == Scaling::Mx     ? "row32"
+                       : x.scaling == Scaling::Rows ? "row128"
+                                                    : "block128");
 }
 
 /// A of this type.
 Operand a_of(const ElementType& x) { return {x.operand.value(), x.scaled ? Scaling::Rows : Scaling::None}; }
+/// A or B with MX scales.
+Operand mx_of(const ElementType& x) { return {x.operand.value(), x.scaled ? Scaling::Mx : Scaling::None}; }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
     std::vector<std::string_view> parts;
@@ -52,7 +57,7 @@ bool read(std::string_view text, bool& to) { return to = text.empty(); }
 /// The type that a word says; null for none.
 const ElementType* operands_said(std::string_view word) {
     for (const ElementType& x : kElementTypes)
-        if (is_operand(x) && word == text_of(a_of(x))) return &x;
+        if (is_operand(x) && (word == text_of(a_of(x)) || word == text_of(mx_of(x)))) return &x;
     return nullptr;
 }
 /// That of B, whose word may say other scales.
@@ -91,6 +96,8 @@ Problem problem_of(const GemmShape& s) {
     const Grouping kind = grouping_of(s);
     Operand a = a_of(operand_type(s)), b = a_of(type_of_b(s));
     if (b.scaling == Scaling::Rows && !s.row_b_scales && kind != Grouping::K) b.scaling = Scaling::Blocks;
+    if (s.a_mx) a.scaling = Scaling::Mx;
+    if (s.b_mx) b.scaling = Scaling::Mx;
     if (s.a_mn_major) a.major = Major::MN;
     if (s.b_mn_major) b.major = Major::MN;
     return {.m = clamped(s.m),
@@ -110,6 +117,8 @@ GemmShape shape_of(const Problem& p) {
                 .n = p.n,
                 .k = p.k,
                 .row_b_scales = p.groups.kind != Grouping::K && p.b.scaling == Scaling::Rows,
+                .a_mx = p.a.scaling == Scaling::Mx,
+                .b_mx = p.b.scaling == Scaling::Mx,
                 .expected_m = p.groups.expected_m,
                 .alignment = p.groups.alignment,
                 .accumulate = p.d.accumulate,
@@ -154,6 +163,8 @@ GemmShape parse_shape(std::string_view line) {
         if (operands->operand != Element::E4M3) shape.dtype = operands->dtype;
         if (b && b != operands && b->scaled == operands->scaled) shape.dtype_of_b = b->dtype;
         shape.row_b_scales = b && b->scaled && word(3) == text_of(a_of(*b));
+        shape.a_mx = operands->scaled && word(2) == text_of(mx_of(*operands));
+        shape.b_mx = b && b->scaled && word(3) == text_of(mx_of(*b));
         const ElementType* d = output_said(word(4));
         if (!d) reject_line(line, word(4));
         shape.out_dtype = d->dtype;

@@ -24,6 +24,8 @@ constexpr Rule kRules[] = {
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.groups.kind == c.grouping; }},
     {"takes scales of B for other blocks",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.b.scaling == c.b.scaling; }},
+    {"takes scales of A for other blocks",
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.a.scaling == c.a.scaling; }},
     {"multiplies elements of another type",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          return p.a.element == c.a.element && p.b.element == c.b.element;

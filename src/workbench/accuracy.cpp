@@ -8,6 +8,8 @@
 #include <numeric>
 #include <vector>
 
+#include <finegemm/gemm/mx_scale.h>
+
 #include "engine/any_address.h"
 #include "ops/gemm/cpu.h"
 #include "ops/gemm/finish/finishes.h"
@@ -30,11 +32,13 @@ std::vector<uint8_t> magnitudes(const ConstMatrix& x) {
     return codes;
 }
 
+/// MX scales, which are not negative, stay what they are.
 std::vector<float> scale_magnitudes(const ConstMatrix& x) {
     std::vector<float> scales(static_cast<size_t>(x.rows * x.cols));
     for (int64_t r = 0; r < x.rows; ++r)
         for (int64_t c = 0; c < x.cols; ++c)
-            scales[static_cast<size_t>(r * x.cols + c)] = std::abs(element_of(x, r, c));
+            scales[static_cast<size_t>(r * x.cols + c)] =
+                is_mx(x) ? load<float>(x.data, r * x.row_stride + c * x.col_stride) : std::abs(element_of(x, r, c));
     return scales;
 }
 
@@ -71,8 +75,9 @@ Product some_rows(const Product& all, int64_t max_rows) {
 /// Bound for the rounding error of an element's sum.
 double sum_bound_of(const GemmArgs& args, double absolute) {
     const int64_t k = args.a.cols;
+    const int64_t length = is_mx(args.sfb) ? kMxCols : kScaleBlock;  // of what is promoted at once
     return are(is_unscaled, args.a.dtype) ? unscaled_sum_bound(absolute, k)
-                                          : sum_bound(absolute, (k + kScaleBlock - 1) / kScaleBlock);
+                                          : sum_bound(absolute, (k + length - 1) / length);
 }
 
 /// Error bound of an element of D: that of what is rounded, and of one rounding to the type of D.
@@ -95,13 +100,19 @@ void finish(const ProductEpilogue& epilogue, int64_t cols, std::vector<double>& 
 
 constexpr double kF32Overflow = find_type(DType::F32)->rounding.overflow;
 
+double scale_of(const ConstMatrix& s, int64_t row, int64_t kb, uint32_t part) {
+    const auto scale = load<float>(s.data, row * s.row_stride + kb * s.col_stride);
+    return is_mx(s) ? float_of_bits(mx_scale_bits(float_bits(scale), part)) : scale;
+}
+
 /// Is a product of scales of this element beyond FP32? Blocks times it are infinite, or NaN.
 bool scales_overflow(const GemmArgs& args, int64_t row, int64_t col) {
     const int64_t of_b = has_row_scales(args.b, args.sfb) ? col : col / kScaleBlock;
-    for (int64_t kb = 0; kb < args.sfa.cols; ++kb) {
-        const double product = static_cast<double>(element_of(args.sfa, row, kb)) * element_of(args.sfb, of_b, kb);
-        if (std::abs(product) >= kF32Overflow) return true;
-    }
+    for (int64_t kb = 0; kb < args.sfa.cols; ++kb)
+        for (uint32_t part = 0; part < (is_mx(args.sfb) ? kMxParts : 1); ++part) {
+            const double product = scale_of(args.sfa, row, kb, part) * scale_of(args.sfb, of_b, kb, part);
+            if (std::abs(product) >= kF32Overflow) return true;
+        }
     return false;
 }
 
@@ -182,7 +193,7 @@ void add(Tally& tally, const Product& product, ThreadPool& pool) {
     tally.rows += args.d.rows;
 }
 
-/// Every so manieth row, scaled.
+/// Every so manieth row, scaled. Not of MX, whose codes are not made from values here.
 std::vector<float> some_values(const Values& v, int64_t step) {
     std::vector<float> values;
     const int64_t height = v.scales.rows == v.x.rows ? 1 : kScaleBlock;

@@ -73,6 +73,12 @@ const Misuse kGemm[] = {
          c.args.a.dtype = c.args.b.dtype = FINEGEMM_I8;
          c.args.b.row_stride = 1, c.args.b.col_stride = c.args.b.rows;
      }},
+    {"sfa is of exponents and sfb is not", [](GemmCall& c) { c.args.sfa.dtype = FINEGEMM_UE8M0X4; }},
+    {"sfb is of exponents for blocks", [](GemmCall& c) { c.args.sfb.dtype = FINEGEMM_UE8M0X4; }},
+    {"sfb is of exponents, d f16",
+     [](GemmCall& c) {
+         c.args.sfb.dtype = FINEGEMM_UE8M0X4, c.args.sfb.rows = c.args.b.rows, c.args.d.dtype = FINEGEMM_F16;
+     }},
     {"d is e4m3", [](GemmCall& c) { c.args.d.dtype = FINEGEMM_E4M3; }},
     {"sfa is bf16", [](GemmCall& c) { c.args.sfa.dtype = FINEGEMM_BF16; }},
     {"sfb is e4m3", [](GemmCall& c) { c.args.sfb.dtype = FINEGEMM_E4M3; }},
@@ -263,6 +269,10 @@ Sentences explain_misuses() {
     spoiled("dtype is f32", [](finegemm_shape& s) { s.dtype = FINEGEMM_F32; });
     spoiled("f16 gives bf16", [](finegemm_shape& s) { s.dtype = FINEGEMM_F16, s.out_dtype = FINEGEMM_BF16; });
     spoiled("bf16 with row_b_scales", [](finegemm_shape& s) { s.dtype = FINEGEMM_BF16, s.row_b_scales = 1; });
+    spoiled("a_mx without b_mx", [](finegemm_shape& s) { s.a_mx = 1; });
+    spoiled("b_mx with row_b_scales", [](finegemm_shape& s) { s.b_mx = s.row_b_scales = 1; });
+    spoiled("b_mx of i8", [](finegemm_shape& s) { s.b_mx = 1, s.dtype = FINEGEMM_I8; });
+    spoiled("b_mx with groups of k", [](finegemm_shape& s) { s.b_mx = 1, s.k_groups = 2; });
     spoiled("row_b_scales is 2", [](finegemm_shape& s) { s.row_b_scales = 2; });
     spoiled("accumulate with affine", [](finegemm_shape& s) { s.affine = s.accumulate = 1; });
     spoiled("affine with row_b_scales", [](finegemm_shape& s) { s.affine = s.row_b_scales = 1; });

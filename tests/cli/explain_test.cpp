@@ -42,6 +42,12 @@ TEST(Explain, OfIntegersIsAsRecorded) {
     expect_golden("explain_i8", ran.out);
 }
 
+TEST(Explain, OfMxScalesIsAsRecorded) {
+    const Ran ran = finegemm("explain 64 2112 7168 --a-mx --b-mx");
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    expect_golden("explain_mx", ran.out);
+}
+
 TEST(Explain, TakesALineAsErrorsAndPlanTablesHaveIt) {
     for (const auto& [line, numbers] :
          {std::pair{"'gemm 64x2112x7168 num_sms=66'", "64 2112 7168 --num-sms 66"},

@@ -69,6 +69,22 @@ TEST(RunKinds, MultipliesE5m2ByE4m3) {
     EXPECT_NE(text.find(" in e5m2 by e4m3, scales 1x128 and 128x128\n"), std::string::npos) << text;
 }
 
+TEST(RunKinds, TakesMxScales) {
+    for (const char* arguments : {"--a-mx --b-mx", "--b-mx", "--a-mx --b-mx --groups 2 --form masked"})
+        for (const char* numerics : {"fast", "exact", "hopper"}) {
+            const std::string run = std::string("run 33 40 272 --device cpu --repeats 1 --json ") + arguments;
+            const Ran ran = finegemm(run + " --numerics " + numerics);
+            ASSERT_EQ(ran.code, 0) << arguments << '\n' << ran.err;
+            const json out = json::parse(ran.out);
+            EXPECT_TRUE(out.at("right").get<bool>()) << arguments << ", " << numerics;
+            EXPECT_TRUE(out.at("b_mx").get<bool>()) << arguments;
+        }
+    const std::string both = finegemm("run 33 40 256 --device cpu --repeats 1 --a-mx --b-mx").out;
+    EXPECT_NE(both.find("B[40, 256]^T in e4m3, scales 1x32\n"), std::string::npos) << both;
+    const std::string one = finegemm("run 33 40 256 --device cpu --repeats 1 --b-mx").out;
+    EXPECT_NE(one.find("B[40, 256]^T in e4m3, scales 1x128 and 1x32\n"), std::string::npos) << one;
+}
+
 TEST(RunKinds, MultipliesIntegers) {
     for (const char* arguments : {"", " --row-b-scales", " --groups 2 --form masked", " --groups 2 --row-b-scales"})
         for (const char* numerics : {"fast", "hopper"}) {

@@ -38,8 +38,8 @@ TEST(KernelPlan, NamesEveryDecisionThatAKernelCanHave) {
         for (size_t i = 0; const char* field : {"producers", "scales", "promotion", "store"})
             words[i++].insert(plan.at(field));
     EXPECT_EQ(words[0], (std::set<std::string>{"warp roles", "round-robin"}));
-    EXPECT_EQ(words[1], (std::set<std::string>{"async", "vector", "split", "split vector", "none"}));
-    EXPECT_EQ(words[2], (std::set<std::string>{"block scale", "row scale", "tensor core", "none"}));
+    EXPECT_EQ(words[1], (std::set<std::string>{"async", "vector", "split", "split vector", "mx", "none"}));
+    EXPECT_EQ(words[2], (std::set<std::string>{"block scale", "row scale", "tensor core", "mx", "none"}));
     EXPECT_EQ(words[3], (std::set<std::string>{"strip", "tma", "source tile", "split-k", "registers"}));
 }
 

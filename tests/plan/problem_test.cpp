@@ -14,9 +14,9 @@ namespace {
 using test::contains;
 using test::error_of;
 
-constexpr Operand kRowScales{.scaling = Scaling::Rows}, kBF16 = unscaled(Element::BF16), kF16 = unscaled(Element::F16),
-                                                        kMnBF16 = unscaled(Element::BF16, Major::MN),
-                                                        kE5m2{.element = Element::E5M2};
+constexpr Operand kRowScales{.scaling = Scaling::Rows}, kMx{.scaling = Scaling::Mx},
+    kBF16 = unscaled(Element::BF16), kF16 = unscaled(Element::F16), kMnBF16 = unscaled(Element::BF16, Major::MN),
+    kE5m2{.element = Element::E5M2};
 
 const std::pair<Problem, const char*> kLines[] = {
     {{64, 2112, 7168}, "gemm 64x2112x7168 e4m3:row128 e4m3:block128 bf16"},
@@ -48,6 +48,9 @@ const std::pair<Problem, const char*> kLines[] = {
      "gemm 64x2048x512 e4m3:row128 e4m3:block128 bf16 head_gaps"},
     {{.m = 64, .n = 2048, .k = 512, .d = {.finish = Finish::Gated}},
      "gemm 64x2048x512 e4m3:row128 e4m3:block128 bf16 gated"},
+    {{.m = 1, .n = 8, .k = 16, .a = kMx, .b = kMx}, "gemm 1x8x16 e4m3:row32 e4m3:row32 bf16"},
+    {{.m = 1, .n = 8, .k = 16, .b = kMx, .groups = {Grouping::Rows, 2}},
+     "gemm 1x8x16 e4m3:row128 e4m3:row32 bf16 groups=2"},
     {{.m = 64, .n = 2112, .k = 7168, .a = kF16, .b = kF16, .d = {DType::F16}}, "gemm 64x2112x7168 f16 f16 f16"},
     {{.m = 64, .n = 2112, .k = 7168, .a = kF16, .b = kF16, .d = {DType::F32}, .groups = {Grouping::K, 4}},
      "gemm 64x2112x7168 f16 f16 f32 k_groups=4"},

@@ -82,6 +82,25 @@ TEST(Candidates, MultiplyIntegersWithBothKindsOfScalesOfB) {
     }
 }
 
+TEST(Candidates, MultiplyWithMxScalesOfBAndOfAOrNot) {
+    constexpr Operand kMx{.scaling = Scaling::Mx};
+    for (const Operand& a : {kMx, kRowScaled})
+        for (const Grouping grouping : {Grouping::None, Grouping::Rows})
+            for (const uint32_t m : {1, 100, 4096})
+                for (const bool batch_invariant : {false, true}) {
+                    const Problem p{.m = m,
+                                    .n = 1024,
+                                    .k = 1024,
+                                    .batch_invariant = batch_invariant && grouping != Grouping::Rows,
+                                    .a = a,
+                                    .b = kMx,
+                                    .groups = {grouping, grouping == Grouping::None ? 0u : 4u}};
+                    const GemmConfig c = choose(p, device_of_types()).config;
+                    EXPECT_TRUE(c.mx() && c.a == a) << text_of(p);
+                }
+    EXPECT_TRUE(candidates({.a = kMx, .b = kRowScaled}).empty()) << "exponents of A alone";
+}
+
 TEST(Candidates, OfIntegersFollowWhatWasMeasuredOfFp8) {
     constexpr Operand kRows{.element = Element::I8}, kBlocks{.element = Element::I8, .scaling = Scaling::Blocks};
     const auto chosen = [&](uint32_t m, uint32_t n, uint32_t k) {

@@ -53,6 +53,7 @@ enum class Scaling : uint32_t {
     Blocks,  ///< 128 rows
     Rows,    ///< one row
     None,    ///< there are no scales
+    Mx,      ///< one row and 32 of K: powers of two, the exponents of a k-block's four in a word (gemm/mx_scale.h)
 };
 
 /// Which extent of an operand is contiguous in memory.
@@ -139,7 +140,8 @@ struct GemmConfig {
     FG_HD constexpr bool summed() const { return grouping == Grouping::Sum; }
     /// A tile whose columns lie in several 128-wide scale blocks of B.
     FG_HD constexpr bool several_segments() const { return b.scaling == Scaling::Blocks && kScaleBlock % tile_n != 0; }
-    FG_HD constexpr bool row_b_scales() const { return b.scaling == Scaling::Rows; }
+    FG_HD constexpr bool mx() const { return b.scaling == Scaling::Mx; }
+    FG_HD constexpr bool row_b_scales() const { return b.scaling == Scaling::Rows || mx(); }
 };
 
 /// Can kernels load operands of these layouts? Boxes of an MN-major one fill a tile, and are not shared.

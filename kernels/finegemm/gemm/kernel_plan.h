@@ -21,6 +21,7 @@ enum class ScalePath : uint32_t {
     Vector,       ///< row-major scales of several k-blocks of a row in one load
     Split,        ///< through registers from any layout, as a SplitScale each
     SplitVector,  ///< row-major scales of several k-blocks in one load, as a SplitScale each
+    Mx,           ///< through registers from any layout, as an MxScale each
 };
 
 /// What a block product is multiplied with when it is added to the sums.
@@ -29,7 +30,18 @@ enum class Promotion : uint32_t {
     RowScale,    ///< 1D1D: products of a row's scale of A and a column's of B, one by one in FP32
     TensorCore,  ///< 1D1D: products that the tensor cores make of split scales (gemm/split_scale.h)
     None,        ///< without scales the tensor cores add block after block to the sums
+    Mx,          ///< products of a row's and a column's MxScales, for the products of each 32 of K
 };
+
+/// Bytes of a row's scales in a stage.
+FG_HD constexpr uint32_t scale_bytes_of(Promotion promotion) {
+    switch (promotion) {
+        case Promotion::None: return 0;
+        case Promotion::TensorCore: return kSplitScaleBytes;
+        case Promotion::Mx: return kMxScaleBytes;
+        default: return 4;
+    }
+}
 
 /// How sums become D.
 enum class Store : uint32_t {
@@ -85,6 +97,8 @@ struct KernelPlan {
     SmemPlan smem;
 
     FG_HD constexpr bool tensor_core_scales() const { return promotion == Promotion::TensorCore; }
+    /// Products of a k-block, each with registers of its own, as each has factors of its own.
+    FG_HD constexpr uint32_t products() const { return promotion == Promotion::Mx ? kMxParts : 1; }
     /// TMA stores D, so that math warps go on with the next tile at once.
     FG_HD constexpr bool tma_store() const { return store == Store::Tma || store == Store::SourceTile; }
     FG_HD constexpr bool loads_source() const { return store == Store::SourceTile; }
@@ -130,6 +144,7 @@ FG_HD constexpr bool holds_three_sets(const GemmConfig& c) {
 /// memory's port has less to do, take up to 10% longer with it.
 FG_HD constexpr Promotion promotion(const GemmConfig& c) {
     if (c.b.scaling == Scaling::None) return Promotion::None;
+    if (c.mx()) return Promotion::Mx;
     if (!c.row_b_scales()) return Promotion::BlockScale;
     return c.tile_n >= 128 && holds_three_sets(c) ? Promotion::TensorCore : Promotion::RowScale;
 }
@@ -149,6 +164,7 @@ FG_HD constexpr Producers producers(const GemmConfig& c) {
 
 FG_HD constexpr ScalePath scale_path(const GemmConfig& c, Promotion promotion) {
     if (promotion == Promotion::None) return ScalePath::None;
+    if (promotion == Promotion::Mx) return ScalePath::Mx;
     const bool split = promotion == Promotion::TensorCore;
     if (c.scales == ScaleLayout::Rows) return split ? ScalePath::SplitVector : ScalePath::Vector;
     return split ? ScalePath::Split : ScalePath::Async;
@@ -191,7 +207,7 @@ FG_HD constexpr uint32_t blocks_in_flight(const GemmConfig& c, Producers produce
 /// 128x64 and 128x80 with round-robin producers. Promotions of integers, which ptxas lets never yield, have a
 /// conversion beside each FFMA, counted too: the fastest of 8, 16, 32 and never.
 FG_HD constexpr uint32_t yield_interval(const GemmConfig& c, Producers producers) {
-    if (c.b.scaling == Scaling::None) return 0;
+    if (c.b.scaling == Scaling::None || c.mx()) return 0;
     const bool integers = c.a.element == Element::I8;
     if (c.row_b_scales()) return integers ? 0 : 4;
     const bool narrow = producers == Producers::RoundRobin && c.row_warpgroups() == 2 && c.tile_n >= 64;
@@ -232,9 +248,7 @@ FG_HD constexpr SmemPlan smem(const GemmConfig& c, Store store, uint32_t strip_c
                : by_tma      ? c.wgmmas_m() * panels_bytes(c)
                              : kWarpRows * strip_pitch(c, strip_cols);
     p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
-    const uint32_t scale_bytes = promotion(c) == Promotion::TensorCore ? kSplitScaleBytes
-                                 : c.b.scaling == Scaling::None        ? 0
-                                                                       : 4;
+    const uint32_t scale_bytes = scale_bytes_of(promotion(c));
     p.sfa_stage = (c.tile_m + (shifted_scales(c) ? kScalePiece : 0)) * scale_bytes;
     p.sfb_stage = b_scales(c) * scale_bytes;
     p.tile_stage = published_tiles(c) ? 16 : 0;

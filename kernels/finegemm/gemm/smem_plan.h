@@ -2,6 +2,7 @@
 // for `total`, the kernel adds the offsets, so they cannot differ.
 #pragma once
 
+#include <finegemm/gemm/mx_scale.h>
 #include <finegemm/gemm/scale_copies.h>
 #include <finegemm/gemm/segments.h>
 #include <finegemm/gemm/split_scale.h>
@@ -12,7 +13,7 @@ struct SmemPlan {
     uint32_t a, b;             // stages x tile, e4m3, 128-byte rows
     uint32_t d;                // for each warp that stores: its panels of a tile of D, or a strip
     uint32_t partials;         // split-K: k_splits x share of the tile, f32
-    uint32_t sfa, sfb;         // stages x scales of one k-block, f32, or the SplitScale of each
+    uint32_t sfa, sfb;         // stages x scales of one k-block, f32, or the SplitScale or MxScale of each
     uint32_t zeros;            // kZeroRows SplitScales for each math warpgroup
     uint32_t tiles;            // grouped: stages x the Tile that begins there
     uint32_t full, empty;      // mbarriers, one per stage

@@ -88,6 +88,7 @@ from .missing import (
     mega_mhc,
     transform_weights_for_mega_moe,
 )
+from .mx import m_grouped_mxfp8_fp8_gemm_nt_contiguous, m_grouped_mxfp8_fp8_gemm_nt_masked
 from .prenorm import tf32_hc_prenorm_gemm
 from .utils import *  # noqa: F403
 from .utils import __all__ as _utils
@@ -162,6 +163,8 @@ __all__ = [
     "m_grouped_fp8_gemm_nn_contiguous",
     "m_grouped_fp8_gemm_nt_contiguous",
     "m_grouped_fp8_gemm_nt_masked",
+    "m_grouped_mxfp8_fp8_gemm_nt_contiguous",
+    "m_grouped_mxfp8_fp8_gemm_nt_masked",
     "mega",
     "mega_mhc",
     "set_block_size_multiple_of",

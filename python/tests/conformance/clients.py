@@ -45,7 +45,7 @@ get_mk_alignment_for_contiguous_layout fp8_fp4_mega_moe get_mn_major_tma_aligned
 SGLANG = words("utils.layout.get_mn_major_tma_aligned_tensor set_pdl fp8_gemm_nt fp8_m_grouped_gemm_nt_masked")
 # Taken for features where they exist.
 PROBED = words("""
-m_grouped_mxfp8_fp8_gemm_nt_contiguous m_grouped_mxfp8_fp8_gemm_nt_masked set_compile_mode get_compile_mode
+set_compile_mode get_compile_mode
 compile_only_fp8_fp4_gemm_nt compile_only_m_grouped_fp8_fp4_gemm_nt_masked fp8_mega_moe
 """)
 

@@ -24,7 +24,7 @@ ConstStack repeated(ConstStack scales, const ConstMatrix& of, int64_t rows) {
 /// many scales as there are for a column of blocks.
 ConstStack scales_of(const ConstStack& scales, const ConstStack& of, int64_t rows) {
     const ConstMatrix& s = scales.matrix;
-    if (s.cols == 1 && of.matrix.cols > 0 && !are(is_unscaled, of.matrix.dtype))
+    if (s.cols == 1 && of.matrix.cols > 0 && !are(is_unscaled, of.matrix.dtype) && !is_mx(s))
         return repeated(scales, of.matrix, rows);
     const bool none = !s.data && s.rows == 0 && s.cols == 0;
     return none && are(is_unscaled, of.matrix.dtype) ? unit_scales(of) : scales;
@@ -104,7 +104,9 @@ plan::Problem problem_of(const Call& call, bool batch_invariant) {
                     .k = call.a.matrix.cols * (call.summed() ? call.a.count : 1),
                     .dtype = call.a.matrix.dtype,
                     .dtype_of_b = call.b.matrix.dtype,
-                    .row_b_scales = call.row_b_scales(),
+                    .row_b_scales = call.row_b_scales() && !is_mx(call.sfb.matrix),
+                    .a_mx = is_mx(call.sfa.matrix),
+                    .b_mx = is_mx(call.sfb.matrix),
                     .out_dtype = call.d.matrix.dtype,
                     .accumulate = options.accumulate,
                     .num_sms = options.num_sms,

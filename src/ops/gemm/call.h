@@ -13,6 +13,9 @@ namespace finegemm {
 /// [ceil(N/128), ...].
 inline bool has_row_scales(const ConstMatrix& b, const ConstMatrix& sfb) { return sfb.rows == b.rows; }
 
+/// Are scales exponents, four in a word, for each row and 32 of K?
+inline bool is_mx(const ConstMatrix& scales) { return scales.dtype == DType::UE8M0x4; }
+
 /// D = the sum over the matrices of two stacks of A B^T. A and B have no scales.
 struct SummedGemmArgs {
     ConstStack a, b;  // [S, M, K], [S, N, K]

@@ -182,7 +182,7 @@ void check_gemm(const Call& call) {
     check_operands(x.a, x.sfa, x.b, x.sfb, x.d, call.d.matrix.cols, call.grouping, pairs_columns(call.finish()));
     check_layouts(call, x);
     for (const Argument& operand : {x.a, x.b})
-        if (operand.x.dtype == DType::E5M2 || operand.x.dtype == DType::I8)
+        if (operand.x.dtype == DType::E5M2 || operand.x.dtype == DType::I8 || is_mx(x.sfb.x))
             plan::check_operand_types(problem_of(call), "a");
     if (call.of_rows()) check_row_groups(call, x);
     else if (call.of_k()) check_k_groups(call, x);

@@ -14,6 +14,8 @@
 #include <memory>
 #include <new>
 
+#include <finegemm/gemm/mx_scale.h>
+
 #include "engine/any_address.h"
 #include "ops/gemm/call.h"
 #include "ops/gemm/cpu_tiles.h"
@@ -36,8 +38,10 @@ template <typename Code>
 const Code* codes(const ConstMatrix& x, int64_t row) {
     return static_cast<const Code*>(x.data) + row * x.row_stride;
 }
-float scale_at(const ConstMatrix& s, int64_t row, int64_t kb) {
-    return load<float>(s.data, row * s.row_stride + kb * s.col_stride);
+/// The scale of a part of a k-block, of which MX scales alone have several.
+float scale_at(const ConstMatrix& s, int64_t row, int64_t kb, uint32_t part = 0) {
+    const auto scale = load<float>(s.data, row * s.row_stride + kb * s.col_stride);
+    return is_mx(s) ? float_of_bits(mx_scale_bits(float_bits(scale), part)) : scale;
 }
 
 /// The values of all codes, as type T.

@@ -23,21 +23,24 @@ namespace finegemm::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The scales of the tile's columns in a k-block; 0 past the end.
+/// Parts of a k-block that have scales of their own.
+int64_t parts_of(const CpuTile& t) { return is_mx(t.args.sfb) ? kMxParts : 1; }
+
+/// The scales of the tile's columns in a part of a k-block; 0 past the end.
 template <typename T>
-void scales_of_cols(const CpuTile& t, int64_t kb, T* scales) {
+void scales_of_cols(const CpuTile& t, int64_t kb, uint32_t part, T* scales) {
     std::fill_n(scales, kCpuTileCols, T{0});
     const bool rows = has_row_scales(t.args.b, t.args.sfb);
-    for (int64_t c = 0; c < t.cols; ++c) scales[c] = scale_at(t.args.sfb, rows ? t.col + c : t.col / kBlock, kb);
+    for (int64_t c = 0; c < t.cols; ++c) scales[c] = scale_at(t.args.sfb, rows ? t.col + c : t.col / kBlock, kb, part);
 }
 
-/// sums[Rows x 2 vectors] += (A * B) * (sfa * sfb): the block is summed in registers, then scaled.
+/// sums[Rows x 2 vectors] += (A * B) * (sfa * sfb): `length` of K are summed in registers, then scaled.
 template <int Rows, typename D, typename T = hn::TFromD<D>>
-HWY_INLINE void multiply_block(D d, const T* a, const T* b, const T* sfa, const T* sfb, T* sums) {
+HWY_INLINE void multiply_block(D d, int64_t length, const T* a, const T* b, const T* sfa, const T* sfb, T* sums) {
     const size_t lanes = hn::Lanes(d);
     hn::Vec<D> left[Rows], right[Rows];
     for (int r = 0; r < Rows; ++r) left[r] = right[r] = hn::Zero(d);
-    for (int64_t k = 0; k < kBlock; ++k) {
+    for (int64_t k = 0; k < length; ++k) {
         const auto b0 = hn::Load(d, b + k * kPitch), b1 = hn::Load(d, b + k * kPitch + lanes);
         for (int r = 0; r < Rows; ++r) {
             const auto x = hn::Set(d, a[r * kBlock + k]);
@@ -62,22 +65,27 @@ void multiply_tile(const CpuTile& t, T* sums) {
     Panels<T> panels(t.rows);
     std::fill_n(sums, t.rows * kCpuTileCols, T{0});
     const int64_t blocks = ceil_div(static_cast<uint32_t>(t.args.a.cols), kScaleBlock);
+    const int64_t parts = parts_of(t), length = kBlock / parts;
     for (int64_t kb = 0; kb < blocks; ++kb) {
         visit_codes(t.args.a.dtype, [&]<typename Type>(Type) { panels.template load_a<ToFloat<Type>>(t, kb); });
         visit_codes(t.args.b.dtype, [&]<typename Type>(Type) { panels.template load_b<ToFloat<Type>>(t, kb); });
-        T sfa[kCpuTileRows], sfb[kCpuTileCols];
-        for (int64_t r = 0; r < t.rows; ++r) sfa[r] = scale_at(t.args.sfa, t.row + r, kb);
-        scales_of_cols(t, kb, sfb);
-        for (int64_t c = 0; c < t.cols; c += step) {
-            int64_t r = 0;
-            const auto run = [&]<int Rows>(std::integral_constant<int, Rows>) {
-                for (; r + Rows <= t.rows; r += Rows)
-                    multiply_block<Rows>(d, &panels.a[r * kBlock], &panels.b[c], sfa + r, sfb + c,
-                                         &sums[r * kCpuTileCols + c]);
-            };
-            run(std::integral_constant<int, 6>());
-            run(std::integral_constant<int, 2>());
-            run(std::integral_constant<int, 1>());
+        for (int64_t part = 0; part < parts; ++part) {
+            T sfa[kCpuTileRows], sfb[kCpuTileCols];
+            const auto of_block = static_cast<uint32_t>(part);
+            for (int64_t r = 0; r < t.rows; ++r) sfa[r] = scale_at(t.args.sfa, t.row + r, kb, of_block);
+            scales_of_cols(t, kb, of_block, sfb);
+            const int64_t k = part * length;
+            for (int64_t c = 0; c < t.cols; c += step) {
+                int64_t r = 0;
+                const auto run = [&]<int Rows>(std::integral_constant<int, Rows>) {
+                    for (; r + Rows <= t.rows; r += Rows)
+                        multiply_block<Rows>(d, length, &panels.a[r * kBlock + k], &panels.b[k * kPitch + c], sfa + r,
+                                             sfb + c, &sums[r * kCpuTileCols + c]);
+                };
+                run(std::integral_constant<int, 6>());
+                run(std::integral_constant<int, 2>());
+                run(std::integral_constant<int, 1>());
+            }
         }
     }
 }
@@ -197,10 +205,10 @@ struct Fp8Block {
         });
     }
     template <typename D>
-    HWY_INLINE hn::Vec<hn::Rebind<float, D>> sum(D d, int64_t r, int64_t c) const {
+    HWY_INLINE hn::Vec<hn::Rebind<float, D>> sum(D d, int64_t r, int64_t c, Range of) const {
         const int32_t *am = &mantissas.a[r * kBlock], *ae = &exponents.a[r * kBlock];
         auto sum = hn::Zero(hn::Rebind<float, D>());
-        for (int64_t k = 0; k < kBlock; k += kStepK)
+        for (int64_t k = of.begin; k < of.begin + of.size; k += kStepK)
             sum = wgmma_step(d, am + k, ae + k, &mantissas.b[k * kPitch + c], &exponents.b[k * kPitch + c], sum);
         return sum;
     }
@@ -235,25 +243,25 @@ struct IntegerBlock {
         values.load_b<Decode>(t, kb);
     }
     template <typename D>
-    HWY_INLINE hn::Vec<hn::Rebind<float, D>> sum(D, int64_t r, int64_t c) const {
+    HWY_INLINE hn::Vec<hn::Rebind<float, D>> sum(D, int64_t r, int64_t c, Range of) const {
         const hn::Rebind<float, D> d;
         auto sum = hn::Zero(d);
-        for (int64_t k = 0; k < kBlock; ++k)
+        for (int64_t k = of.begin; k < of.begin + of.size; ++k)
             sum = hn::MulAdd(hn::Set(d, values.a[r * kBlock + k]), hn::Load(d, &values.b[k * kPitch + c]), sum);
         return sum;
     }
     float element(const CpuTile&, int64_t, int64_t, int64_t, float sum) const { return sum; }
 };
 
-/// The scales of a tile's rows and columns in a k-block, and their products.
+/// The scales of a tile's rows and columns in a part of a k-block, and their products.
 struct HopperScales {
     bool wgmma;
     float row[kCpuTileRows], col[kCpuTileCols];
     FactorOperand row_parts[kCpuTileRows], col_parts[kCpuTileCols];  // if `wgmma`
 
-    void load(const CpuTile& t, int64_t kb) {
-        for (int64_t r = 0; r < t.rows; ++r) row[r] = scale_at(t.args.sfa, t.row + r, kb);
-        scales_of_cols(t, kb, col);
+    void load(const CpuTile& t, int64_t kb, uint32_t part) {
+        for (int64_t r = 0; r < t.rows; ++r) row[r] = scale_at(t.args.sfa, t.row + r, kb, part);
+        scales_of_cols(t, kb, part, col);
         if (!wgmma) return;
         std::transform(row, row + t.rows, row_parts, factor_operand);
         std::transform(col, col + t.cols, col_parts, factor_operand);
@@ -270,16 +278,19 @@ void hopper_sums(const CpuTile& t, BlockSteps blocks, bool tensor_core_scales, f
     Block block(t.rows);
     std::fill_n(sums, t.rows * kCpuTileCols, 0.0f);
     HWY_ALIGN float product[kCpuTileCols];
+    const int64_t parts = parts_of(t), length = kBlock / parts;
     HopperScales scales{.wgmma = tensor_core_scales, .row = {}, .col = {}, .row_parts = {}, .col_parts = {}};
     for (int64_t kb = blocks.first; kb < blocks.end; kb += blocks.step) {
         block.load(t, kb);
-        scales.load(t, kb);
-        for (int64_t r = 0; r < t.rows; ++r) {
-            for (int64_t c = 0; c < t.cols; c += static_cast<int64_t>(hn::Lanes(d)))
-                hn::Store(block.sum(d, r, c), df, product + c);
-            float* to = sums + r * kCpuTileCols;
-            for (int64_t c = 0; c < t.cols; ++c)
-                to[c] = std::fma(block.element(t, kb, r, c, product[c]), scales.factor(r, c), to[c]);
+        for (int64_t part = 0; part < parts; ++part) {
+            scales.load(t, kb, static_cast<uint32_t>(part));
+            for (int64_t r = 0; r < t.rows; ++r) {
+                for (int64_t c = 0; c < t.cols; c += static_cast<int64_t>(hn::Lanes(d)))
+                    hn::Store(block.sum(d, r, c, {part * length, length}), df, product + c);
+                float* to = sums + r * kCpuTileCols;
+                for (int64_t c = 0; c < t.cols; ++c)
+                    to[c] = std::fma(block.element(t, kb, r, c, product[c]), scales.factor(r, c), to[c]);
+            }
         }
     }
 }

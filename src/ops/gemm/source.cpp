@@ -31,6 +31,7 @@ std::string_view enumerator(Scaling scaling) {
         case Scaling::Blocks: return "Blocks";
         case Scaling::Rows: return "Rows";
         case Scaling::None: return "None";
+        case Scaling::Mx: return "Mx";
     }
     return "None";
 }

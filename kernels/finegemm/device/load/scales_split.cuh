@@ -1,4 +1,4 @@
-// Scales split for the tensor cores, through registers. Layer device.
+// Scales that come through registers: split for the tensor cores, or those of MX. Layer device.
 #pragma once
 
 #include <finegemm/gemm/split_scale.h>
@@ -7,8 +7,10 @@
 
 namespace finegemm::device {
 
-/// Stores a SplitScale into its row of a stage.
-__device__ inline void store_row(SmemAddr to, uint32_t row, const SplitScale& parts) {
+/// Stores a SplitScale, or an MxScale, into its row of a stage.
+template <typename Parts>
+__device__ inline void store_row(SmemAddr to, uint32_t row, const Parts& parts) {
+    static_assert(sizeof(Parts) == kSplitScaleBytes);
     ptx::store_shared_words_x4(to + row * kSplitScaleBytes,
                                {parts.word[0], parts.word[1], parts.word[2], parts.word[3]});
 }
@@ -81,6 +83,18 @@ struct SplitScaleLoads {
     }
 };
 
+/// MX scales of one k-block: those of B, and those of A, which may be one for the block.
+template <GemmConfig C>
+struct MxScaleLoads : SplitScaleLoads<C> {
+    using SplitScaleLoads<C>::SplitScaleLoads;
+    __device__ void fill(const Shared<C>& smem, uint32_t stage) const {
+        this->a.store(smem.sfa(stage), C.a.scaling == Scaling::Mx ? mx_scale_of_word : mx_scale_of_float);
+        this->b.store(smem.sfb(stage), mx_scale_of_word);
+        __syncwarp();  // one lane's arrivals speak for the whole warp
+        arrive_for_copies(smem, stage);
+    }
+};
+
 __device__ inline void load_vector(ptx::Float2& to, const float* from) { to = ptx::load_global_x2(from); }
 __device__ inline void load_vector(ptx::Float4& to, const float* from) { to = ptx::load_global_x4(from); }
 
@@ -120,7 +134,8 @@ struct SplitScaleVector {
 
 /// The scales of one k-block, from any layout, on the path that the plan names.
 template <GemmConfig C>
-using ScalesOf = Either<kPlan<C>.tensor_core_scales(), SplitScaleLoads<C>, ScaleCopies<C>>;
+using ScalesOf =
+    Either<C.mx(), MxScaleLoads<C>, Either<kPlan<C>.tensor_core_scales(), SplitScaleLoads<C>, ScaleCopies<C>>>;
 
 /// Vectors of scales, on the path that the plan names.
 template <GemmConfig C>

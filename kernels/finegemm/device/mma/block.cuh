@@ -29,14 +29,31 @@ template <GemmConfig C>
 using TransformOf = NoTransform;
 
 /// A block product [64 x wgmma_cols], unscaled, in wgmma's fragment layout. Of integers it is an exact one: at most
-/// 128 * 128 * 128, which a float holds.
+/// 128 * 128 * 128, which a float holds. Of MX there are four, of 32 of K each, one behind the other.
 template <GemmConfig C>
 struct Block {
     static constexpr uint32_t kRegisters = C.wgmma_cols() / 2;
     using Sum = Either<C.a.element == Element::I8, int32_t, float>;
-    Sum product[kRegisters];
+    Sum product[kPlan<C>.products() * kRegisters];
     float factor[kPlan<C>.tensor_core_scales() ? kRegisters : 1];  // for each element, by the tensor cores
 };
+
+/// One product of a k-block.
+struct WholeProduct {
+    template <GemmConfig C>
+    __device__ static void start(Block<C>& block, uint64_t a, uint64_t b) {
+        ptx::wgmma_k128(block.product, a, b);
+    }
+};
+/// A product of each 32 of K.
+struct PartProducts {
+    template <GemmConfig C>
+    __device__ static void start(Block<C>& block, uint64_t a, uint64_t b) {
+        ptx::wgmma_k32_each(block.product, a, b);
+    }
+};
+template <GemmConfig C>
+using ProductsOf = Either<kPlan<C>.products() == 1, WholeProduct, PartProducts>;
 
 /// What the tensor cores compute of scales beside a block product: nothing.
 struct NoScaleProduct {
@@ -99,7 +116,7 @@ template <GemmConfig C>
 __device__ inline void start_block(Block<C>& block, Operands at) {
     ptx::wgmma_fence();
     static_assert(bytes_of(C.a.element) == 1 && bytes_of(C.b.element) == 1);
-    ptx::wgmma_k128(block.product, wgmma_descriptor_with(at.a), wgmma_descriptor_with(at.b));
+    ProductsOf<C>::start(block, wgmma_descriptor_with(at.a), wgmma_descriptor_with(at.b));
     ScaleProductOf<C>::start(block, at);
     ptx::wgmma_commit_group();
 }
@@ -109,7 +126,7 @@ template <uint32_t Pending, GemmConfig C>
 __device__ inline void finish_block(Block<C>& block) {
     ptx::wgmma_wait_group<Pending>();
 #pragma unroll
-    for (uint32_t r = 0; r < Block<C>::kRegisters; ++r) {
+    for (uint32_t r = 0; r < kPlan<C>.products() * Block<C>::kRegisters; ++r) {
         ptx::pin(block.product[r]);
         ScaleProductOf<C>::pin(block, r);
     }

@@ -26,13 +26,14 @@ struct Consumer {
     SmemAddr row_scales;  // of this thread's upper row, in stage 0
     SmemAddr b_scales;    // of the tile's 128x128 blocks of B, in stage 0
     uint32_t shift = 0;   // in floats, from the first one of the stage (ScaleCopyPlan)
+    static constexpr uint32_t kScaleBytes = C.mx() ? kMxScaleBytes : 4;  // of a row, where math warps read them
 
     __device__ explicit Consumer(const Shared<C>& shared)
         : smem(shared),
           warpgroup(ptx::broadcast(threadIdx.x / 128)),
           first_row(C.swapped() ? 0 : first_row_of(C, warpgroup)),
           lane(threadIdx.x % kWarpSize),
-          row_scales(shared.sfa(0) + (first_row + wgmma_accumulator(threadIdx.x % 128, 0).row) * 4),
+          row_scales(shared.sfa(0) + (first_row + wgmma_accumulator(threadIdx.x % 128, 0).row) * kScaleBytes),
           b_scales(shared.sfb(0)) {
         // Shuffled to the lanes that have them: the compiler would else compute these values again before each block,
         // to save registers. Three warpgroups have none to spare, nor have promotions by scales of rows of B.
@@ -85,7 +86,7 @@ struct Consumer {
     __device__ static uint32_t col_step(uint32_t i) { return C.wgmmas_n() > 1 ? i * C.wgmma_cols() : 0; }
     /// Address of the scale of this thread's upper row in the i-th 64 rows.
     __device__ SmemAddr rows_of(uint32_t stage, uint32_t i) const {
-        return row_scales + (stage * smem.kAt.sfa_stage + row_step(i) * 4);
+        return row_scales + (stage * smem.kAt.sfa_stage + row_step(i) * kScaleBytes);
     }
     __device__ Scales scales(uint32_t stage, uint32_t i) const {
         if constexpr (C.row_b_scales()) return {};
@@ -102,6 +103,13 @@ struct Consumer {
         return {.upper = ptx::load_shared(rows),
                 .lower = ptx::load_shared(rows + 8 * 4),
                 .b = smem.sfb(stage) + wgmma_accumulator(threadIdx.x % 128, 0).col * 4};
+    }
+    /// Factors of the i-th 64 rows for MX scales.
+    __device__ MxFactors mx_factors(uint32_t stage, uint32_t i) const {
+        const SmemAddr rows = rows_of(stage, i);
+        return {.upper = ptx::load_shared_x4(rows),
+                .lower = ptx::load_shared_x4(rows + 8 * kScaleBytes),
+                .b = smem.sfb(stage) + wgmma_accumulator(threadIdx.x % 128, 0).col * kScaleBytes};
     }
     /// Factors of the i-th 64 rows and all columns of the block in `stage`, whose scales `s` are.
     __device__ FactorsOf<C> factors(const Scales& s, uint32_t stage, uint32_t i) const {

@@ -130,9 +130,43 @@ __device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block
     for (uint32_t r = 0; r < C.tile_n / 2; ++r) sum[r] = ptx::fma(value_of(block.product[r]), block.factor[r], sum[r]);
 }
 
+/// Promotion::Mx: scales of a thread's two rows, one for each product, and the address of its columns' scales.
+struct MxFactors {
+    FG_HD static constexpr bool reads_stage() { return true; }
+    ptx::Float4 upper, lower;
+    SmemAddr b;
+
+    template <GemmConfig C>
+    __device__ static MxFactors of(const Consumer<C>& consumer, const Scales&, uint32_t stage, uint32_t i) {
+        MxFactors f = consumer.mx_factors(stage, i);
+        ptx::pin(f.b.bits);  // an address that is ready when the block is
+        return f;
+    }
+};
+
+/// The products of a block are added one after the other.
+template <GemmConfig C>
+__device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block, const MxFactors& f) {
+    constexpr uint32_t kRegisters = Block<C>::kRegisters;
+#pragma unroll
+    for (uint32_t r = 0; r < kRegisters; r += 4)
+#pragma unroll
+        for (uint32_t i = 0; i < 2; ++i) {
+            const ptx::Float4 b = ptx::load_shared_x4(f.b + (r / 4 * 8 + i) * kMxScaleBytes);
+#pragma unroll
+            for (uint32_t part = 0; part < kMxParts; ++part) {
+                const float upper = value_of(block.product[part * kRegisters + r + i]),
+                            lower = value_of(block.product[part * kRegisters + r + 2 + i]);
+                sum[r + i] = ptx::fma(upper, f.upper.part[part] * b.part[part], sum[r + i]);
+                sum[r + 2 + i] = ptx::fma(lower, f.lower.part[part] * b.part[part], sum[r + 2 + i]);
+            }
+        }
+}
+
 /// The factors of a kernel's promotion.
 template <GemmConfig C>
 using FactorsOf = Either<kPlan<C>.promotion == Promotion::BlockScale, BlockFactors,
-                         Either<kPlan<C>.promotion == Promotion::RowScale, RowFactors, OwnFactors>>;
+                         Either<kPlan<C>.promotion == Promotion::RowScale, RowFactors,
+                                Either<kPlan<C>.promotion == Promotion::Mx, MxFactors, OwnFactors>>>;
 
 }  // namespace finegemm::device

@@ -38,6 +38,9 @@ __device__ inline void pin(int32_t& x) { asm volatile("" : "+r"(x)::"memory"); }
 #define FG_WGMMA_BYTES "f32." FG_WGMMA_FP8
 #define FG_WGMMA_SIGNS ", 1, 1"
 #endif
+/// The products of each 32 of a k-block, in registers one behind the other; there are functions for some widths.
+template <uint32_t Registers>
+__device__ void wgmma_k32_each(float (&d)[Registers], uint64_t a, uint64_t b);
 #include <finegemm/device/ptx/wgmma.inl>
 
 }  // namespace finegemm::ptx

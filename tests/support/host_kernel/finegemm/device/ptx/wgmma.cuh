@@ -123,6 +123,22 @@ template <uint32_t R>
 void wgmma_k128(float (&d)[R], uint64_t a, uint64_t b) {
     start_fp8(d, a, b, 128);
 }
+/// The products of each 32 of K, one behind the other, as if they were columns of one.
+template <uint32_t R>
+void wgmma_k32_each(float (&d)[R], uint64_t a, uint64_t b) {
+    const HostOperand left = HostOperand::of(a), right = HostOperand::of(b);
+    start_product(d, false, [=](const std::vector<float>&) {
+        constexpr uint32_t kAll = R * 2, kN = kAll / 4;
+        std::vector<float> sums(64 * kAll);
+        for (uint32_t part = 0; part < 4; ++part) {
+            HostOperand x = left, y = right;
+            x.first = y.first = part * 32;
+            const std::vector<float> product = wgmma_product(x.codes(64, 32), y.codes(kN, 32), 64, kN, 32);
+            for (uint32_t i = 0; i < 64 * kN; ++i) sums[i / kN * kAll + part * kN + i % kN] = product[i];
+        }
+        return sums;
+    });
+}
 /// A is in registers: for each 32 of K four, of rows eight apart in turn, then of columns sixteen further on.
 template <uint32_t R>
 void start_of_registers(float (&d)[R], const uint32_t (&a)[8], uint32_t b, bool adds) {

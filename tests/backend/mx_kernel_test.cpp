@@ -1,0 +1,215 @@
+// Products with MX scales: the CPU's sums against a model of the tensor cores, and the text of the kernels, run on the
+// host, against the CPU's bits. Layer tests.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include <finegemm/device/gemm.cuh>
+
+#include "gemm_reference.h"
+#include "ops/gemm/cpu.h"
+#include "ops/gemm/hopper.h"
+#include "support/grouped.h"
+#include "support/hopper.h"
+#include "support/matrix.h"
+#include "support/mock_driver.h"
+#include "support/random.h"
+#include "support/random_cases.h"
+#include "support/wgmma_model.h"
+
+namespace finegemm {
+namespace {
+
+constexpr Operand kMx{.scaling = Scaling::Mx};
+
+constexpr GemmConfig config(uint32_t tile_m, uint32_t tile_n, uint32_t stages, uint32_t warpgroups,
+                            Grouping grouping = Grouping::None, const Operand& a = kMx) {
+    return {.tile_m = tile_m,
+            .tile_n = tile_n,
+            .stages = stages,
+            .math_warpgroups = warpgroups,
+            .ctas_per_sm = warpgroups == 1 ? 2u : 1,
+            .grouping = grouping,
+            .a = a,
+            .b = kMx};
+}
+constexpr GemmConfig kSplit{.tile_m = 64,
+                            .tile_n = 32,
+                            .stages = 7,
+                            .math_warpgroups = 1,
+                            .cluster = 3,
+                            .cluster_use = ClusterUse::SplitK,
+                            .ctas_per_sm = 2,
+                            .a = kMx,
+                            .b = kMx};
+
+/// Four exponents from 2^-20 to 2^20 or so, now and then 0, which is no scale at all.
+float random_word(std::mt19937& random) {
+    uint32_t word = 0;
+    for (uint32_t part = 0; part < kMxParts; ++part)
+        word |= (random() % 50 == 0 ? 0 : 107 + static_cast<uint32_t>(random() % 41)) << 8 * part;
+    return float_of_bits(word);
+}
+void make_words(test::Buffer<float>& scales, uint32_t seed) {
+    std::mt19937 random(seed);
+    const Matrix all = scales.view();
+    for (int64_t r = 0; r < all.rows; ++r)
+        for (int64_t c = 0; c < all.cols; ++c) scales.at(r, c) = random_word(random);
+}
+
+/// Operands with MX scales of B, and of A or not.
+GemmArgs with_mx(GemmArgs args, bool of_a) {
+    if (of_a) args.sfa.dtype = DType::UE8M0x4;
+    args.sfb.dtype = DType::UE8M0x4;
+    return args;
+}
+GroupedGemmArgs with_mx(GroupedGemmArgs args, bool of_a) {
+    if (of_a) args.sfa.matrix.dtype = DType::UE8M0x4;
+    args.sfb.matrix.dtype = DType::UE8M0x4;
+    return args;
+}
+template <typename Problem>
+void make_scales(Problem& p, bool of_a, uint32_t seed) {
+    if (of_a) make_words(p.sfa, seed);
+    make_words(p.sfb, seed + 1);
+}
+
+/// The scale of a row in a part of a k-block.
+float scale_of(float word, bool mx, int64_t part) {
+    return mx ? float_of_bits(mx_scale_bits(float_bits(word), static_cast<uint32_t>(part))) : word;
+}
+
+TEST(CpuMx, AddsTheProductsOfEach32OfKTimesTheirScales) {
+    ThreadPool pool{2};
+    for (const bool of_a : {true, false}) {
+        test::Problem p(37, 136, 400, 3, false, 16, true);
+        make_scales(p, of_a, 5);
+        for (int64_t c = 0; c < 64; ++c) p.a.at(5, c) = 0x7f;  // NaN
+        test::for_each_instruction_set([&] {
+            cpu_gemm({with_mx(p.args(), of_a),
+                      {.numerics = Numerics::Hopper, .config = of_a ? "m128n64s8w2_mx" : "m128n64s8w2_mxb"}},
+                     pool);
+            for (int64_t r = 0; r < p.m; ++r)
+                for (int64_t c = 0; c < p.n; ++c) {
+                    float sum = 0;
+                    for (int64_t k = 0; k < p.k; k += kMxCols) {
+                        std::vector<uint8_t> a(kMxCols), b(kMxCols);
+                        for (int64_t i = 0; i < std::min<int64_t>(kMxCols, p.k - k); ++i)
+                            a[static_cast<size_t>(i)] = p.a.at(r, k + i), b[static_cast<size_t>(i)] = p.b.at(c, k + i);
+                        const float sfa = scale_of(p.sfa_at(r, k / 128), of_a, k % 128 / kMxCols);
+                        const float sfb = scale_of(p.sfb_at(c, k / 128), true, k % 128 / kMxCols);
+                        sum = std::fma(wgmma_product(a, b, 1, 1, kMxCols)[0], sfa * sfb, sum);
+                    }
+                    if (std::isnan(sum)) ASSERT_TRUE(std::isnan(float_of_bf16(p.d.at(r, c)))) << r << ", " << c;
+                    else ASSERT_EQ(p.d.at(r, c), bf16_of_float(sum)) << of_a << ": " << r << ", " << c;
+                }
+        });
+    }
+}
+
+TEST(CpuMx, IsWhatFloatsOfTheSameScalesGive) {
+    ThreadPool pool{2};
+    test::Problem p(33, 72, 272, 4, true, 0, true);
+    std::mt19937 random(8);
+    // All four scales of a k-block are one: then it is a product of 1x128 scales, to the rounding of D.
+    test::Problem floats(33, 72, 272, 4, true, 0, true);
+    for (auto [mx, of_float] : {std::pair{&p.sfa, &floats.sfa}, {&p.sfb, &floats.sfb}}) {
+        const Matrix all = mx->view();
+        for (int64_t r = 0; r < all.rows; ++r)
+            for (int64_t c = 0; c < all.cols; ++c) {
+                const auto e = 120 + static_cast<uint32_t>(random() % 9);
+                mx->at(r, c) = float_of_bits(e * 0x01010101u);
+                of_float->at(r, c) = float_of_bits(e << 23);
+            }
+    }
+    cpu_gemm({with_mx(p.args(), true), {.numerics = Numerics::Exact}}, pool);
+    cpu_gemm({floats.args(), {.numerics = Numerics::Exact}}, pool);
+    for (int64_t r = 0; r < p.m; ++r)
+        for (int64_t c = 0; c < p.n; ++c) ASSERT_EQ(p.d.at(r, c), floats.d.at(r, c)) << r << ", " << c;
+}
+
+class MxKernel : public ::testing::Test {
+protected:
+    mock::Driver mock{FINEGEMM_MOCK_DRIVER};
+    std::shared_ptr<const cuda::Driver> driver = cuda::Driver::open(FINEGEMM_MOCK_DRIVER);
+    ThreadPool pool{1};
+
+    /// D by a kernel's text, then by the CPU.
+    template <GemmConfig C, typename Args>
+    void compare(const Args& args, test::Buffer<uint16_t>& d, uint32_t seed) {
+        const std::string name = plan::name_of(C);
+        const GemmOptions options{.numerics = Numerics::Hopper, .config = name};
+        const Call call(args, options);
+        const plan::Problem problem = problem_of(call);
+        ASSERT_EQ(plan::rejected(problem, *plan::find_device("h200"), C), "") << name;
+        const uint32_t ctas = C.cluster * (1 + seed % 3);
+        const LaunchParams params = params_of(*driver, call, problem, C, ctas);
+        try {
+            host_kernel::launch(
+                grid_size(C, most_tiles(problem, C, ctas), ctas), C.threads(),
+                [&] { device::gemm<C>(params.as<KernelParams<C>>()); }, seed, C.cluster);
+        } catch (const std::exception& error) {
+            FAIL() << seed << ": " << plan::text_of(problem) << ": " << error.what();
+        }
+        EXPECT_TRUE(d.surroundings_intact());
+        const Matrix all = d.view();
+        std::vector<uint16_t> by_kernel;
+        for (int64_t r = 0; r < all.rows; ++r) by_kernel.insert(by_kernel.end(), &d.at(r, 0), &d.at(r, 0) + all.cols);
+        cpu_gemm(call, pool);
+        for (int64_t r = 0; r < all.rows; ++r)
+            for (int64_t c = 0; c < all.cols; ++c)
+                ASSERT_EQ(by_kernel[static_cast<size_t>(r * all.cols + c)], d.at(r, c))
+                    << name << ", " << seed << ": " << r << ", " << c;
+    }
+
+    template <GemmConfig C>
+    void dense(uint32_t seed) {
+        constexpr bool kOfA = C.a.scaling == Scaling::Mx;
+        test::Random random(seed);
+        const int64_t m = random.any(C.tile_m / 2 + 1, C.tile_m + 70), n = 8 * random.any(1, 2 * C.tile_n / 8);
+        const int64_t least = 8 * (C.k_slices() * C.k_splits() - 1) + 1;
+        test::Problem p(m, n, 16 * random.any(least, least + 30), seed, random.one_in(2), 16, true);
+        make_scales(p, kOfA, seed);
+        compare<C>(with_mx(p.args(), kOfA), p.d, seed);
+    }
+
+    template <GemmConfig C>
+    void grouped(uint32_t seed, GroupForm form) {
+        constexpr bool kOfA = C.a.scaling == Scaling::Mx;
+        test::Random random(seed);
+        const int64_t groups = random.any(1, 3), n = 8 * random.any(1, 2 * C.tile_n / 8);
+        const bool masked = form == GroupForm::Masked;
+        test::GroupedProblem p(test::random_grouping(form, groups, masked ? 90 : 260, 64, seed), n,
+                               16 * random.any(1, 24), seed, 16, 0, true);
+        make_scales(p, kOfA, seed);
+        compare<C>(with_mx(p.args(), kOfA), p.d, seed);
+    }
+};
+
+TEST_F(MxKernel, HasTheBitsOfTheCpuForOneProduct) {
+    for (uint32_t seed = 1; seed <= test::random_cases(1); ++seed) {
+        dense<config(64, 64, 5, 1)>(seed);
+        dense<config(64, 64, 10, 2)>(seed);
+        dense<config(64, 32, 16, 2)>(seed);
+        dense<config(128, 64, 8, 2)>(seed);
+        dense<kSplit>(seed);
+        dense<config(64, 64, 10, 2, Grouping::None, kRowScaled)>(seed);
+        dense<config(128, 64, 8, 2, Grouping::None, kRowScaled)>(seed);
+        if (HasFatalFailure()) return;
+    }
+}
+
+TEST_F(MxKernel, HasTheBitsOfTheCpuForGroupsInEveryForm) {
+    uint32_t seed = 0;
+    for (uint32_t round = 1; round <= test::random_cases(1); ++round)
+        for (const GroupForm form : test::kAllForms) {
+            grouped<config(64, 32, 7, 1, Grouping::Rows)>(++seed, form);
+            grouped<config(64, 64, 5, 1, Grouping::Rows)>(++seed, form);
+            grouped<config(128, 64, 8, 2, Grouping::Rows)>(++seed, form);
+            grouped<config(64, 64, 5, 1, Grouping::Rows, kRowScaled)>(++seed, form);
+            if (HasFatalFailure()) return;
+        }
+}
+
+}  // namespace
+}  // namespace finegemm
