@@ -217,9 +217,10 @@ class Layers(Fixture):
                         raise AssertionError(f"{n} words differ from those of {name}: {layer.shape} {layer.options}")
         return {"layers": count}
 
-    def moe_graph(self, tokens: int = 50):
-        """A graph that takes memory of the library's, of which tokens and ids change: the bits of calls."""
-        for fused in (ON, OFF):
+    def moe_graph(self):
+        """A graph that takes memory of the library's, of which tokens and ids change: the bits of calls. Of few choices
+        and of more."""
+        for fused, tokens in itertools.product((ON, OFF), (50, 8)):
             layer = self.layer_of(tokens, 4, 512, 256, 16, fused=fused)
             out, wanted = torch.empty_like(layer.x), torch.empty_like(layer.x)
             graph, call = captured(layer.prepare(self.tested, out)), layer.prepare(self.tested, wanted)
@@ -231,11 +232,14 @@ class Layers(Fixture):
                 torch.cuda.synchronize()
                 if n := int((out.view(torch.int16) != wanted.view(torch.int16)).sum()):
                     raise AssertionError(f"{n} elements of a replay differ from a call's: {layer.shape}")
-        return {"graphs": 2}
+        return {"graphs": 4}
 
     def moe_repeat(self):
         """The same bits each time, from two streams at once."""
-        layer = self.layer_of(200, 4, 512, 256, 16)
+        return {"runs": min(self.repeated_layer(tokens) for tokens in (200, 8))}
+
+    def repeated_layer(self, tokens: int) -> int:
+        layer = self.layer_of(tokens, 4, 512, 256, 16)
         wanted = torch.empty_like(layer.x)
         layer.prepare(self.tested, wanted)()
         streams = [torch.cuda.Stream() for _ in range(2)]
@@ -250,7 +254,7 @@ class Layers(Fixture):
             for out in outs:
                 if n := int((out.view(torch.int16) != wanted.view(torch.int16)).sum()):
                     raise AssertionError(f"{n} elements differ from run to run: {layer.shape}")
-        return {"runs": max(1, self.RUNS // 10)}
+        return max(1, self.RUNS // 10)
 
     def moe_speed(self):
         """Layers of models beside a call for each step, all in graphs: even and by Zipf's law, and one of 32 ranks."""
@@ -314,8 +318,9 @@ class Layers(Fixture):
 
     def small_moe(self):
         """Each way, with a workspace that is exactly as large as it must be: what the sanitizers run."""
-        for fused, tokens in ((ON, 9), (OFF, 9), (OFF, 90)):
-            layer = self.layer_of(tokens, 3, 272, 128, 5, fused=fused, weights_first=int(tokens == 9))
+        shapes = ((9, 272, 128), (90, 272, 128), (9, 8208, 272))  # few choices take each kernel that counts them
+        for fused, (tokens, hidden, pairs) in ((ON, shapes[0]), *((OFF, shape) for shape in shapes)):
+            layer = self.layer_of(tokens, 3, hidden, pairs, 5, fused=fused, weights_first=int(tokens == 9))
             layer.run(self.tested, numerics=FAST)
         torch.cuda.synchronize()
-        return {"layers": 3}
+        return {"layers": 1 + len(shapes)}

@@ -106,8 +106,9 @@ class Sanitized(
         return self.covered("four_bit", self.small_four_bit)
 
     def kernels(self):
-        """What the sanitizers run launches every kernel of the pack that multiplies."""
-        return self.covered("gemm", self.small)
+        """What the sanitizers run launches every kernel of the pack that multiplies; layers of few choices have some of
+        their own."""
+        return self.covered("gemm", lambda: (self.small(), self.small_moe()))
 
     def quantize_kernels(self):
         return self.covered("quantize", self.small_quantize)
@@ -122,7 +123,7 @@ class Sanitized(
         return self.covered("prenorm", self.small_prenorm)
 
     def swiglu_kernels(self):
-        return self.covered("swiglu", self.small_swiglu)
+        return self.covered("swiglu", lambda: (self.small_swiglu(), self.small_moe()))
 
     def moe_memcheck(self):
         return self.memchecked("small_moe")
@@ -146,7 +147,7 @@ class Sanitized(
         return self.racechecked("small_routing")
 
     def routing_kernels(self):
-        return self.covered("routing", lambda: (self.small_routing(), self.small_moe()))  # a layer has one of its own
+        return self.covered("routing", lambda: (self.small_routing(), self.small_moe()))
 
     def topk_memcheck(self):
         return self.memchecked("small_topk")

@@ -5,6 +5,7 @@ a graph is a list of what was called; times are all the same."""
 
 import argparse
 import contextlib
+import ctypes
 import sys
 
 from support import program
@@ -247,8 +248,13 @@ class Rehearsal:
 
         def layered(library, args, options, out):
             options.numerics = gpu_library.HOPPER
-            if args.ids.rows * args.ids.cols <= 256:
-                self.names.add("routing_permute_quantize_routed")
+            down = args.down
+            sizes = {"tokens": args.x.rows, "choices": args.ids.cols, "hidden": args.x.cols, "experts": down.count}
+            kinds = {"intermediate": down.matrix.cols, "fused": options.fused, "f32_between": options.f32_between}
+            shape = gpu_library.C["moe_shape"](device=b"h200", **sizes, **kinds)
+            shape.struct_size = ctypes.sizeof(shape)
+            plan = library.explained(library.c.finegemm_explain_moe, shape)
+            self.names |= {launch["kernel"].removeprefix("FineGEMM_") for launch in plan["launches"]}
             recorded(lambda: self.spoiling(lambda: moe(library, args, options, out), out))
 
         monkeypatch.setattr(gpu_library.Library, "moe", layered)

@@ -54,6 +54,11 @@ CallKey HopperBackend::key_of(const Call& call) const {
         const bool mn_major = major_of(x.matrix) == Major::MN;
         return CallKey::Operand{x.matrix.data, mn_major ? x.matrix.col_stride : x.matrix.row_stride, x.stride};
     };
+    const auto choices_of = [](const Call& c) {
+        if (!c.choices) return CallKey::Choices{};
+        const CountedChoices& x = *c.choices;
+        return CallKey::Choices{x.ids, x.row_stride, x.first, x.count, x.by_k.divisor << 1 | x.wide};
+    };
     const bool batch_invariant = options.batch_invariant.value_or(batch_invariant_);
     return {.a = of_a_or_b(call.a),
             .b = of_a_or_b(call.b),
@@ -79,6 +84,7 @@ CallKey HopperBackend::key_of(const Call& call) const {
                                           (major_of(call.b.matrix) == Major::MN) << 5 |
                                           (call.a.matrix.dtype != call.b.matrix.dtype) << 6),
             .named = nullptr,
+            .choices = choices_of(call),
             .epilogue = finegemm::key_of(call.epilogue())};
 }
 
@@ -100,8 +106,8 @@ std::shared_ptr<Launch> HopperBackend::make_launch(CallKey& key, const Call& cal
     const GemmKernel& kernel =
         config.empty() ? chosen(problem, call.options.poll) : named(problem, config, call.options.poll);
     if (!config.empty()) key.named = &kernel;
-    const bool vectors = has_scale_vectors(call, kernel.config);
-    const GemmKernel& fastest = vectors ? loaded(plan::for_row_scales(kernel.config), call.options.poll) : kernel;
+    const GemmConfig variant = variant_for(call, kernel.config);
+    const GemmKernel& fastest = variant == kernel.config ? kernel : loaded(variant, call.options.poll);
     const GemmConfig& c = fastest.config;
     const uint32_t clusters = clusters_for(fastest, problem);
     auto launch = std::make_shared<Launch>(Launch{.kernel = &fastest,
@@ -213,7 +219,7 @@ const GemmKernel& HopperBackend::loaded(const GemmConfig& config, const Poll& po
     std::unique_ptr<const GemmKernel> kernel(
         new GemmKernel{config,
                        cuda::Kernel(device_, binary.cubin, binary.entry, shape),
-                       {plan::name_of(plan::for_any_scales(config)), name_of(binary.origin)}});
+                       {plan::name_of(plan::without_variant(config)), name_of(binary.origin)}});
     const std::unique_lock lock(mutex_);
     return *kernels_.try_emplace(name, std::move(kernel)).first->second;
 }

@@ -72,6 +72,11 @@ struct CallKey {
     uint8_t flags;  // bits: row_b_scales, batch_invariant, accumulate, prefetch_weights, MN-major A and B, and whether
                     // one of A and B is e4m3 and the other e5m2
     const GemmKernel* named;  // null: the planner's choice
+    struct Choices {          // that a kernel counts; none: zeros
+        const void* ids;
+        int64_t row_stride, first;
+        uint32_t count, k_and_wide;  // wide: the lowest bit
+    } choices;
     EpilogueKey epilogue;
     /// As bytes: member by member takes ten times as many branches.
     bool operator==(const CallKey& other) const { return std::memcmp(this, &other, sizeof *this) == 0; }

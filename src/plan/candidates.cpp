@@ -202,6 +202,11 @@ constexpr auto kRowF32Configs = configs_of(kRowF32Candidates, kRowF32Kind);
 constexpr auto kKGroupedConfigs = configs_of(kKGroupedCandidates, kKGroupedKind);
 constexpr auto kKGroupedBf16Configs = configs_of(kKGroupedBf16Candidates, kKGroupedBf16Kind);
 
+/// What counts choices instead of kernels with taller tiles: they have no more than 64 rows, and of all kernels its
+/// CTAs have the most bytes of B on their way before A is there.
+constexpr GemmConfig kCountedTile = kGroupedConfigs[2];
+static_assert(kCountedTile.tile_m == 64 && kCountedTile.tile_n == 128);
+
 /// Scales of blocks of B, with an affine epilogue.
 constexpr Kind affine_kind(Grouping grouping, Output output) {
     return {.grouping = grouping, .output = output, .finish = Finish::Affine};
@@ -270,12 +275,21 @@ GemmConfig for_row_scales(GemmConfig config) {
     return config;
 }
 
+GemmConfig for_counted_choices(GemmConfig config) {
+    if (kind_of(config) != kGroupedKind) return config;
+    if (config.tile_m > kCountedTile.tile_m) config = kCountedTile;
+    config.counts_choices = true;
+    return config;
+}
+
 std::vector<GemmConfig> kernels() {
     std::vector<GemmConfig> all;
     for (const CandidateList& list : kLists) {
         all.insert(all.end(), list.configs.begin(), list.configs.end());
-        for (const GemmConfig& c : list.configs)
+        for (const GemmConfig& c : list.configs) {
             if (for_row_scales(c) != c) all.push_back(for_row_scales(c));
+            if (c.tile_m <= kCountedTile.tile_m && for_counted_choices(c) != c) all.push_back(for_counted_choices(c));
+        }
     }
     return all;
 }
@@ -320,6 +334,7 @@ std::string name_of(const GemmConfig& c) {
     if (c.k_groups()) name += "_kgrouped";
     if (c.summed()) name += "_summed";
     if (c.scales == ScaleLayout::Rows) name += "_rows";
+    if (c.counts_choices) name += "_choices";
     return name;
 }
 

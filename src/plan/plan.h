@@ -36,9 +36,12 @@ std::span<const GemmConfig> candidates(Kind kind = {});
 /// The variant of a kernel for row-major scales; the kernel itself where that is as fast.
 GemmConfig for_row_scales(GemmConfig config);
 
+/// The variant of a kernel that counts few choices of tokens; the kernel itself where there is none.
+GemmConfig for_counted_choices(GemmConfig config);
+
 /// The kernel that has this variant, or that is it.
-constexpr GemmConfig for_any_scales(GemmConfig config) {
-    config.scales = {};
+constexpr GemmConfig without_variant(GemmConfig config) {
+    config.scales = {}, config.counts_choices = false;
     return config;
 }
 

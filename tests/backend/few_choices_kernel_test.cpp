@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include <finegemm/device/routing/combine.cuh>
 #include <finegemm/device/routing/permute.cuh>
 
 #include "ops/routing/cpu.h"
@@ -86,6 +87,45 @@ TEST(FewChoicesKernel, FindsRowsAndFillsThemAsTwoCallsDoAndWritesNothingElse) {
             host_kernel::launch(launch.grid, PermuteConfig::threads(), kernel, i);
         });
         ASSERT_TRUE(found == wanted) << p.routing.name();
+    }
+}
+
+TEST(FewChoicesKernel, AddsUpRowsThatItFindsBeforeTheyAreThere) {
+    test::Random random(58);
+    ThreadPool pool(1);
+    for (uint32_t i = 0; i < test::tried(30); ++i) {
+        const FewProblem p(random);
+        std::vector<uint16_t> y;
+        for (int64_t e = 0; e < p.routing.rows * p.cols + 8; ++e)
+            y.push_back(static_cast<uint16_t>(float_bits(random.normal(1)) >> 16));
+        const CombineOptions options{.num_sms = i % 5 == 0 ? 1 : 0};
+        const auto sums = [&](const RouteCall& route, const auto& body) {
+            uint16_t* const rows = y.data() + (16 - reinterpret_cast<uintptr_t>(y.data()) % 16) % 16 / 2;
+            test::Guarded<uint16_t> out(p.routing.tokens * p.cols, 0xbeef);
+            const CombineArgs args{
+                .y = {{rows, DType::BF16, p.routing.rows, p.cols, p.cols}},
+                .inverse = route.inverse,
+                .weights = {p.weights.data(), DType::F32, p.routing.tokens, p.routing.k, p.routing.k},
+                .out = {out.data(), DType::BF16, p.routing.tokens, p.cols, p.cols}};
+            host_kernel::earlier = {{y.data(), 2 * y.size()}, {out.all.data(), 2 * out.all.size()}};
+            body(CombineCall{args, options});
+            host_kernel::earlier.clear();
+            std::rotate(out.all.begin(), out.all.begin() + (out.data() - out.all.data()), out.all.end());
+            return out.all;
+        };
+        p.routing.run([&](const RouteCall& route) {
+            const auto found = sums(route, [&](CombineCall call) {
+                call.route = &route;
+                const CombineLaunch launch = launch_of(call);
+                ASSERT_EQ(launch.config.index(), 1u);
+                host_kernel::launch(
+                    launch.grid, CombineConfig::threads(), [&] { device::combine<CombineConfig{true}>(launch.params); },
+                    i);
+            });
+            run_on_cpu(route, pool);
+            const auto wanted = sums(route, [&](const CombineCall& call) { run_on_cpu(call, pool); });
+            ASSERT_TRUE(found == wanted) << p.routing.name();
+        });
     }
 }
 

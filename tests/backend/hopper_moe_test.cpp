@@ -14,7 +14,8 @@ constexpr MoeShape kMany{.tokens = 16384, .choices = 8, .hidden = 7168, .interme
 class HopperMoe : public test::HopperTest {
 protected:
     /// The launches of a call; without a workspace the backend takes memory.
-    std::vector<mock::Launch> run(const MoeShape& s, bool own_memory = true, MoeOptions options = {}) {
+    std::vector<mock::Launch> run(const MoeShape& s, bool own_memory = true, MoeOptions options = {},
+                                  uintptr_t ids = 0x2000) {
         const Device where{DeviceType::Cuda, 0};
         const auto weights = [&](uintptr_t at, int64_t rows, int64_t cols) {
             return ConstStack{{test::address(at), DType::E4M3, rows, cols, cols, 1, where}, s.experts, rows * cols};
@@ -24,7 +25,7 @@ protected:
             return ConstStack{{test::address(at), DType::F32, rows, cols, cols, 1, where}, s.experts, rows * cols};
         };
         MoeArgs args{.x = {test::address(0x1000), DType::BF16, s.tokens, s.hidden, s.hidden, 1, where},
-                     .ids = {test::address(0x2000), DType::I64, s.tokens, s.choices, s.choices, 1, where},
+                     .ids = {test::address(ids), DType::I64, s.tokens, s.choices, s.choices, 1, where},
                      .weights = {test::address(0x3000), DType::F32, s.tokens, s.choices, s.choices, 1, where},
                      .gate_up = weights(0x10000, 2 * s.intermediate, s.hidden),
                      .gate_up_scales = scales(0x20000, 2 * s.intermediate, s.hidden),
@@ -82,6 +83,30 @@ TEST_F(HopperMoe, FindsAndFillsRowsOfFewChoicesInOneLaunch) {
         EXPECT_EQ(reinterpret_cast<uintptr_t>(route.numbers), kWorkspace + static_cast<uintptr_t>(m.offsets));
         EXPECT_EQ(std::tuple(route.first, route.wide, route.choices), std::tuple(7, 1u, 128u));
     }
+}
+
+TEST_F(HopperMoe, LeavesAtMost32ChoicesToEachLaunchToCount) {
+    MoeShape shape = kFew;
+    shape.tokens = 4;
+    for (const uintptr_t ids : {0x2000, 0x2800, 0x2000}) {  // nothing is kept for other ids
+        const auto launches = run(shape, false, {}, ids);
+        ASSERT_EQ(launches.size(), 5u);
+        for (const size_t product : {1, 3}) {
+            const auto& [entry, choices] = std::tie(launches[product].entry, launches[product].choices);
+            EXPECT_TRUE(entry.ends_with("_grouped_choices")) << entry;
+            EXPECT_EQ(choices.ids, test::address(ids));
+            EXPECT_EQ(std::tuple(choices.first, choices.count, choices.wide, choices.by_k.divisor),
+                      std::tuple(7, 32u, 1u, 8u));
+        }
+        EXPECT_EQ(launches[2].entry, "FineGEMM_swiglu_quantize_BF16_few");
+        EXPECT_EQ(launches[4].entry, "FineGEMM_routing_combine_routed");
+        EXPECT_EQ(launches[4].combine.route.ids, test::address(ids));
+    }
+    shape.tokens = 5;
+    const auto more = run(shape, false);
+    for (const size_t product : {1, 3}) EXPECT_TRUE(more[product].entry.ends_with("_grouped")) << more[product].entry;
+    EXPECT_EQ(more[2].entry, "FineGEMM_swiglu_quantize_BF16");
+    EXPECT_EQ(more[4].entry, "FineGEMM_routing_combine");
 }
 
 TEST_F(HopperMoe, HandsOnWhatEachLaunchLeavesInTheWorkspace) {

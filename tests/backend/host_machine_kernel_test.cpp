@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <finegemm/device/pipeline/wait.cuh>
+#include <finegemm/device/ptx/convert.cuh>
 #include <finegemm/device/ptx/dynamic_shared.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/ptx/wgmma.cuh>
@@ -70,6 +71,29 @@ TEST(HostMachine, LeavesOtherBytesWhereACopyHasNotLanded) {
                 seed);
         EXPECT_EQ(seen == 8, waits);
     }
+}
+
+TEST(HostMachine, ReportsMemoryThatIsTakenBeforeTheKernelsBeforeHaveEnded) {
+    alignas(16) static uint32_t memory[4] = {};
+    const std::function<void()> ways[] = {[] { ptx::load_global_if(true, memory + 3); },
+                                          [] { ptx::store_global(memory, 1u); },
+                                          [] {
+                                              ptx::mbarrier_init({kBarrier}, 1);
+                                              ptx::mbarrier_arrive_expect_tx({kBarrier}, 16);
+                                              ptx::bulk_load({0}, memory, 16, {kBarrier});
+                                          }};
+    host_kernel::earlier = {{memory, sizeof memory}};
+    for (const bool waits : {true, false})
+        for (const auto& take : ways) {
+            const std::string error = error_of_kernel(32, [&] {
+                if (threadIdx.x != 0) return;
+                if (waits) ptx::grid_dependency_wait();
+                take();
+            });
+            EXPECT_EQ(error.find("may still use") == std::string::npos, waits) << error;
+            EXPECT_EQ(error.empty(), waits) << error;
+        }
+    host_kernel::earlier.clear();
 }
 
 TEST(HostMachine, ReportsStoresThatTheTensorCoresMayNotSee) {

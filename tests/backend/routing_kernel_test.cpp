@@ -75,7 +75,8 @@ TEST(CombineKernel, GivesTheBitsOfTheCpuAndWritesNothingElse) {
         const RowsProblem p(random, i % 6 == 0);
         const auto found = p.combine(i, i % 5 == 0 ? 1 : 0, [&](const CombineCall& call) {
             const CombineLaunch launch = launch_of(call);
-            host_kernel::launch(launch.grid, CombineConfig::threads(), [&] { device::combine(launch.params); }, i);
+            host_kernel::launch(
+                launch.grid, CombineConfig::threads(), [&] { device::combine<CombineConfig{}>(launch.params); }, i);
         });
         const auto wanted = p.combine(i, 0, [&](const CombineCall& call) { run_on_cpu(call, pool); });
         ASSERT_TRUE(found == wanted) << p.name();

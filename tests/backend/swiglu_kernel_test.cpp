@@ -142,11 +142,13 @@ private:
 };
 
 void run_kernel(const SwigluLaunch& launch, uint32_t seed) {
-    constexpr SwigluConfig kF32{QuantizeInput::F32}, kBf16{QuantizeInput::BF16};
-    if (launch.config == kF32)
-        host_kernel::launch(launch.grid, kF32.threads(), [&] { device::swiglu_quantize<kF32>(launch.params); }, seed);
-    else
-        host_kernel::launch(launch.grid, kBf16.threads(), [&] { device::swiglu_quantize<kBf16>(launch.params); }, seed);
+    const auto run = [&]<SwigluConfig C>() {
+        host_kernel::launch(launch.grid, C.threads(), [&] { device::swiglu_quantize<C>(launch.params); }, seed);
+    };
+    constexpr SwigluConfig kF32{QuantizeInput::F32}, kBf16{QuantizeInput::BF16}, kFew{QuantizeInput::BF16, true};
+    if (launch.config == kF32) run.template operator()<kF32>();
+    else if (launch.config == kFew) run.template operator()<kFew>();
+    else run.template operator()<kBf16>();
 }
 
 TEST(CpuSwiglu, IsTheRuleForRowsOfGroupsAndNothingElse) {
@@ -165,7 +167,10 @@ TEST(SwigluKernel, IsTheRuleForRowsOfGroupsAndNothingElse) {
     for (uint32_t i = 0; i < test::tried(30); ++i) {
         SwigluProblem p(random, kForms[i % 5], i % 2 == 0 ? DType::BF16 : DType::F32);
         p.options.num_sms = i % 3 == 0 ? 1 : 0;  // few CTAs, which walk over the other rows
-        p.run([&](const SwigluCall& call) { run_kernel(launch_of(call, 2), i); });
+        p.run([&](SwigluCall call) {
+            call.few = i % 4 == 0;
+            run_kernel(launch_of(call, 2), i);
+        });
         p.expect_right();
         if (testing::Test::HasFatalFailure()) return;
     }

@@ -55,6 +55,7 @@ struct Launch {
     TopkParams topk{};                         // of a kernel "FineGEMM_topk_*"
     FourBitParams four_bit{};                  // of a kernel "FineGEMM_four_bit_*"
     GroupedParams grouped;                     // of a kernel "FineGEMM_*_grouped"
+    CountedChoices choices{};                  // of a kernel "FineGEMM_*_grouped_choices"
     KGroupedParams k_grouped;                  // of a kernel "FineGEMM_*_kgrouped*"
     SummedParams summed;                       // of a kernel "FineGEMM_*_summed"
     AddPiecesParams add_pieces;                // of a kernel "FineGEMM_add_pieces_*"

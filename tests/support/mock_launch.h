@@ -79,7 +79,10 @@ inline Launch launch_of(const LaunchConfig& config, const Function& function, co
     const bool is_gemm = !copied_operation(function.entry, parameters, launch);
     if (is_gemm && function.entry.find("_grouped") != std::string::npos)
         launch.gemm = launch.grouped = *static_cast<const finegemm::GroupedParams*>(parameters);
-    else if (is_gemm) std::memcpy(&launch.gemm, parameters, sizeof launch.gemm);
+    if (is_gemm && function.entry.ends_with("_choices"))
+        launch.choices = static_cast<const finegemm::ChoiceParams*>(parameters)->choices;
+    if (is_gemm && function.entry.find("_grouped") == std::string::npos)
+        std::memcpy(&launch.gemm, parameters, sizeof launch.gemm);
     if (function.entry.find("_affine") != std::string::npos) {
         if (function.entry.find("_grouped") != std::string::npos)
             launch.affine =

@@ -25,7 +25,11 @@ __device__ void prefetch_tensor_maps(const Params<C>& p) {
             ptx::prefetch_tensor_map(&p.b_segments[lane - (kFirst + 2)]);
 }
 
-/// Prefetches the tensor maps of a grouped kernel, by a math thread, while the sizes of groups are on their way.
+/// A grouped kernel prefetches its tensor maps while the sizes of groups are on their way, or when roles part.
+template <GemmConfig C>
+inline constexpr bool kPrefetchesMapsEarly = C.b.scaling == Scaling::None || C.counts_choices;
+
+/// Prefetches the tensor maps of a grouped kernel, by a math thread.
 template <GemmConfig C>
 __device__ void prefetch_tensor_maps_of_groups(const GroupedParams& p) {
     ptx::prefetch_tensor_map(&p.b.whole);
@@ -134,17 +138,19 @@ template <GemmConfig C>
 __device__ GroupLayout::Ends set_up(const GroupedParams& p, const Shared<C>& smem) {
     GroupLayout::Ends ends;
     if (threadIdx.x / 128 == C.math_warpgroups) {
-        ptx::grid_dependency_wait();
-        ends = GroupedMScheduler::ends_of_lane(p, 0);
+        if (!C.counts_choices) ptx::grid_dependency_wait();
+        ends = GroupedMScheduler::ends_of_lane<C>(p, 0);
     }
-    if (threadIdx.x / kWarpSize == 1 && ptx::elect_one())
+    if (!C.counts_choices && threadIdx.x / kWarpSize == 1 && ptx::elect_one())
         prefetch_expected_b<C>(p, C.cluster > 1 ? ptx::cluster_rank() : 0);
-    if (C.b.scaling == Scaling::None && threadIdx.x / kWarpSize == 2 && ptx::elect_one())
+    if (kPrefetchesMapsEarly<C> && threadIdx.x / kWarpSize == 2 && ptx::elect_one())
         prefetch_tensor_maps_of_groups<C>(p);
     make_barriers<C>(smem);
     if (is_producer<C>(p)) {
         give_registers_back<C>();
-        begin_first_tile<C>(p, smem, ends, threadIdx.x % 128 / kWarpSize);
+        const uint32_t warp = threadIdx.x % 128 / kWarpSize;
+        if (C.counts_choices) begin_counted_tile<C>(p, smem, ends, warp);
+        else begin_first_tile<C>(p, smem, ends, warp);
     }
     converge_hint<C>();
     return ends;
@@ -162,7 +168,7 @@ template <GemmConfig C>
 __device__ void start_consumer(const GemmParams&) {}
 template <GemmConfig C>
 __device__ void start_consumer(const GroupedParams& p) {
-    if (C.b.scaling != Scaling::None && threadIdx.x / kWarpSize == 0 && ptx::elect_one())
+    if (!kPrefetchesMapsEarly<C> && threadIdx.x / kWarpSize == 0 && ptx::elect_one())
         prefetch_tensor_maps_of_groups<C>(p);
 }
 

@@ -105,6 +105,7 @@ __device__ void swiglu_unit(const SwigluParams& p, uint32_t matrix, uint32_t row
 
 template <SwigluConfig C>
 __device__ void swiglu_quantize(const SwigluParams& p) {
+    if (C.few) ptx::grid_launch_dependents();
     ptx::grid_dependency_wait();  // the kernel before this one may still write x, or read q
     const uint32_t matrix = blockIdx.x / p.matrix_ctas, cta = blockIdx.x % p.matrix_ctas;
     const uint32_t rows = p.groups.stacked ? p.groups.span(matrix).end : p.rows, units = rows * p.across.divisor;
@@ -113,7 +114,7 @@ __device__ void swiglu_quantize(const SwigluParams& p) {
         const bool exists = i < units && (p.groups.stacked || holds_row(p.groups, matrix, row));
         swiglu_unit<C>(p, matrix, row, i - row * p.across.divisor, exists);
     }
-    ptx::grid_launch_dependents();
+    if (!C.few) ptx::grid_launch_dependents();
 }
 
 }  // namespace finegemm::device

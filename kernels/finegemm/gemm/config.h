@@ -101,6 +101,9 @@ struct GemmConfig {
     Operand a = kRowScaled, b = kBlockScaled;
     Output output = Output::BF16;
     Finish finish = Finish::None;
+    /// Each CTA counts the rows of groups in few choices of tokens (ChoiceParams), so that it knows its tiles, and
+    /// loads B, before the kernels before this one have ended.
+    bool counts_choices = false;
 
     constexpr bool operator==(const GemmConfig&) const = default;
 

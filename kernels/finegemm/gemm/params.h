@@ -2,6 +2,7 @@
 // Layer gemm. The host fills it, the kernel reads it from constant memory.
 #pragma once
 
+#include <finegemm/core/counted_choices.h>
 #include <finegemm/core/divide.h>
 #include <finegemm/core/group_layout.h>
 #include <finegemm/core/tensor_map.h>
@@ -66,6 +67,11 @@ struct GroupedParams : GroupParams, SegmentedParams {  // `m` is unused; `raster
     TensorMap a_rows[kRowBoxes];                       // boxes of 2^i rows of A; TileLoads::last of A is unused
     ExpectedGroups expected;
     WholeGroups whole;
+};
+
+/// Parameters of kernels with counts_choices.
+struct ChoiceParams : GroupedParams {
+    CountedChoices choices;
 };
 
 /// How many groups parameters have room for whose sizes the host knows, and how many that are blocks, with an A and a B
@@ -135,15 +141,19 @@ template <GemmConfig C>
 using Params = typename ParamsOf<C.grouping>::Type;
 
 /// All parameters of a kernel; what is not of the epilogue takes those of its grouping.
-template <typename OfGrouping, Finish F>
+template <typename OfGrouping, Finish F, bool CountsChoices>
 struct KernelParamsOf {
     using Type = WithFinish<OfGrouping, F>;
 };
 template <typename OfGrouping>
-struct KernelParamsOf<OfGrouping, Finish::None> {
+struct KernelParamsOf<OfGrouping, Finish::None, false> {
     using Type = OfGrouping;
 };
+template <>
+struct KernelParamsOf<GroupedParams, Finish::None, true> {
+    using Type = ChoiceParams;
+};
 template <GemmConfig C>
-using KernelParams = typename KernelParamsOf<Params<C>, C.finish>::Type;
+using KernelParams = typename KernelParamsOf<Params<C>, C.finish, C.counts_choices>::Type;
 
 }  // namespace finegemm

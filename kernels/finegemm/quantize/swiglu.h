@@ -12,10 +12,11 @@ namespace finegemm {
 /// Everything about the kernel that is fixed when it is compiled.
 struct SwigluConfig {
     QuantizeInput input = QuantizeInput::BF16;  // or F32
+    bool few = false;  // rows, of BF16: the next kernel's CTAs may begin when all of the grid have
 
-    static constexpr uint32_t kCount = 2;  // kernels that there are
+    static constexpr uint32_t kCount = 3;  // kernels that there are
     /// Its place among them.
-    FG_HD constexpr uint32_t index() const { return input == QuantizeInput::F32 ? 0 : 1; }
+    FG_HD constexpr uint32_t index() const { return few ? 2 : input == QuantizeInput::F32 ? 0 : 1; }
     constexpr bool operator==(const SwigluConfig&) const = default;
 
     FG_HD constexpr QuantizeConfig rows() const { return {input}; }

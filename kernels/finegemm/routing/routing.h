@@ -2,6 +2,7 @@
 // parameters of the kernels that find, fill and add up these rows. Layer routing.
 #pragma once
 
+#include <finegemm/core/counted_choices.h>
 #include <finegemm/core/divide.h>
 
 namespace finegemm {
@@ -148,8 +149,11 @@ struct PermuteParams {
 };
 
 struct CombineConfig {
-    static constexpr uint32_t kCount = 1;
-    FG_HD static constexpr uint32_t index() { return 0; }
+    bool routes = false;  // it finds rows by itself before they are there, of choices that are counted
+
+    static constexpr uint32_t kCount = 2;
+    FG_HD constexpr uint32_t index() const { return routes ? 1 : 0; }
+    FG_HD constexpr uint32_t smem_bytes() const { return routes ? sizeof(FewShared) : 0; }
     FG_HD static constexpr uint32_t threads() { return 128; }
     FG_HD static constexpr uint32_t warps() { return threads() / kWarpSize; }
     FG_HD static constexpr uint32_t ctas_per_sm() { return 6; }
@@ -169,6 +173,7 @@ struct CombineParams {
     uint32_t row_bytes;      // a multiple of 16
     Divider by_chunks;
     uint32_t tasks;
+    RouteParams route;
 };
 
 }  // namespace finegemm

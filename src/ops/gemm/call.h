@@ -1,8 +1,10 @@
 // A GEMM as everything behind the public functions sees it. Layer engine.
 #pragma once
 
+#include <optional>
+
 #include <finegemm/gemm.h>
-#include <finegemm/gemm/config.h>
+#include <finegemm/gemm/params.h>
 
 #include "plan/fields.h"
 #include "plan/problem.h"
@@ -43,6 +45,7 @@ struct Call {
     Groups groups{};  // of rows; of K: the offsets, and where they are
     int64_t group_count = 1;
     KLayout layout = KLayout::Columns;
+    std::optional<CountedChoices> choices{};  // that groups of rows are of: a kernel may count them by itself
     const GemmOptions& options;
 
     const Device& device() const { return d.matrix.device; }

@@ -83,6 +83,7 @@ public:
         : driver_(driver), call_(call), p_(problem), c_(config), clusters_(clusters) {}
 
     LaunchParams params() const {
+        if (c_.counts_choices) return ChoiceParams{row_groups(), *call_.choices};
         if (call_.of_rows()) return completed(row_groups());
         if (call_.summed()) return summed();
         return call_.of_k() ? LaunchParams(k_groups()) : completed(segmented());
@@ -233,8 +234,7 @@ private:
     uint32_t clusters_;
 };
 
-}  // namespace
-
+/// Can a kernel's variant for row-major scales, if it has one, read those of the call?
 bool has_scale_vectors(const Call& call, const GemmConfig& c) {
     if (!call.scaled()) return false;
     const auto k_blocks = ceil_div(static_cast<uint32_t>(call.a.matrix.cols), kScaleBlock);
@@ -243,6 +243,13 @@ bool has_scale_vectors(const Call& call, const GemmConfig& c) {
                (x.count == 1 || x.stride % kScaleVectorBlocks == 0);
     };
     return has(call.sfa) && (!c.row_b_scales() || has(call.sfb));
+}
+
+}  // namespace
+
+GemmConfig variant_for(const Call& call, const GemmConfig& c) {
+    if (call.choices && plan::for_counted_choices(c) != c) return plan::for_counted_choices(c);
+    return has_scale_vectors(call, c) ? plan::for_row_scales(c) : c;
 }
 
 LaunchParams params_of(const cuda::Driver& driver, const Call& call, const plan::Problem& problem, const GemmConfig& c,

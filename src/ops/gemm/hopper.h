@@ -33,8 +33,8 @@ private:
     alignas(64) std::byte bytes_[4096];  // a kernel of CUDA 12.0 takes no more
 };
 
-/// Can a kernel's variant for row-major scales, if it has one, read those of the call?
-bool has_scale_vectors(const Call& call, const GemmConfig& c);
+/// The variant of a kernel that is fastest for the call.
+GemmConfig variant_for(const Call& call, const GemmConfig& c);
 
 /// Offsets on the host are left out: put_groups or group_lists_of have them; and so is where the sums of pieces are.
 /// `clusters`: that may work at once.

@@ -70,6 +70,7 @@ std::string to_source(const GemmConfig& c) {
             fields += fmt::format("{}.{} = {}", fields.empty() ? "" : ", ", name, value(x));
         },
         c);
+    if (c.counts_choices) fields += ", .counts_choices = true";
     return fmt::format("finegemm::GemmConfig{{{}}}", fields);
 }
 

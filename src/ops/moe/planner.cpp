@@ -72,8 +72,10 @@ MoeLaunch four_bit_launch(const MoeShape& s, const GemmShape& product, const pla
             four_bit_cost(fp8, d).us, bytes};
 }
 
-MoeLaunch launch_of(const Product& p) {
-    return {"grouped_gemm", plan::name_of(p.config), plan::text_of(p.problem), p.us, p.bytes};
+/// `counts`: choices are few enough for the kernel.
+MoeLaunch launch_of(const Product& p, bool counts) {
+    const GemmConfig config = counts ? plan::for_counted_choices(p.config) : p.config;
+    return {"grouped_gemm", plan::name_of(config), plan::text_of(p.problem), p.us, p.bytes};
 }
 
 double swiglu_bytes(const MoeShape& s) {
@@ -114,16 +116,18 @@ MoePlan plan_of(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTa
         pass("route", jit::source_of(route_config(s.tokens * s.choices)), 12 * choices, kPass + choices / kRouted);
     pass(few ? "route, permute_quantize" : "permute_quantize", jit::source_of(PermuteConfig{true, few}), filled,
          pass_us(filled, d, kPermuteSpeed));
+    const bool counts = s.tokens * s.choices <= kCountedChoices;
     const auto [fused, gate_up_four_bit, down_four_bit] = plan.forms;
     Product gate_up = product_of(gate_up_shape(s, fused), d, user), down = product_of(down_shape(s), d, user);
     const plan::DeviceSpec slow = slowed(d, gate_up.us + down.us);
     gate_up.run_on(slow), down.run_on(slow);
-    plan.launches.push_back(gate_up_four_bit ? four_bit_launch(s, gate_up_shape(s, false), d) : launch_of(gate_up));
+    plan.launches.push_back(gate_up_four_bit ? four_bit_launch(s, gate_up_shape(s, false), d)
+                                             : launch_of(gate_up, counts));
     if (!fused)
-        pass("swiglu_quantize", jit::source_of(SwigluConfig{}), swiglu_bytes(s),
+        pass("swiglu_quantize", jit::source_of(SwigluConfig{.few = counts}), swiglu_bytes(s),
              pass_us(swiglu_bytes(s), d, kSwigluSpeed));
-    plan.launches.push_back(down_four_bit ? four_bit_launch(s, down_shape(s), d) : launch_of(down));
-    pass("combine", jit::source_of(CombineConfig{}), summed, pass_us(summed, d, kCombineSpeed));
+    plan.launches.push_back(down_four_bit ? four_bit_launch(s, down_shape(s), d) : launch_of(down, counts));
+    pass("combine", jit::source_of(CombineConfig{counts}), summed, pass_us(summed, d, kCombineSpeed));
     return plan;
 }
 

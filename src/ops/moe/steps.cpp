@@ -7,6 +7,8 @@
 
 #include <finegemm/error.h>
 
+#include "ops/routing/hopper.h"
+
 namespace finegemm {
 
 namespace {
@@ -21,11 +23,15 @@ public:
           shape_(call.shape()),
           parts_(memory_of(shape_, forms.fused)),
           memory_(first_line(memory)),
-          route_(route_of(call, parts_, memory)) {}
+          route_args_(route_of(call, parts_, memory)),
+          route_options_{.stream = call.options.stream, .pdl = call.options.pdl, .poll = call.options.poll},
+          route_{route_args_, route_options_, call.check_values},
+          routes_together_(!call.elsewhere && route_.choices() <= kFewChoices && call.x.dtype == DType::BF16 &&
+                           !call.check_values) {}
 
     void run() const {
         const MoeOptions& o = call_.options;
-        if (call_.elsewhere) call_.elsewhere->bring(rows(), row_scales(), route_.numbers);
+        if (call_.elsewhere) call_.elsewhere->bring(rows(), row_scales(), route_args_.numbers);
         else route_and_permute();
         if (forms_.fused)
             multiply("gate_up_scales", {rows(), row_scales(), call_.gate_up, call_.gate_up_scales, codes(), groups()},
@@ -35,27 +41,29 @@ public:
         else multiply("down_scales", {codes(), code_scales(), call_.down, call_.down_scales, y(), groups()});
         if (call_.elsewhere) return call_.elsewhere->take(y());
         const auto combine = overlapping<CombineOptions>();
-        CombineArgs sums{.y = y(), .inverse = route_.inverse, .out = call_.out};
+        CombineArgs sums{.y = y(), .inverse = route_args_.inverse, .out = call_.out};
         if (!o.weights_first) sums.weights = call_.weights;
-        backend_.run(CombineCall{sums, combine});
+        CombineCall combined{sums, combine};
+        if (counts_choices()) combined.route = &route_;
+        backend_.run(combined);
     }
 
 private:
     /// One launch where choices are few, not looked at before, and tokens are bf16.
     void route_and_permute() const {
         const MoeOptions& o = call_.options;
-        const RouteOptions route_options{.stream = o.stream, .pdl = o.pdl, .poll = o.poll};
-        const RouteCall route{route_, route_options, call_.check_values};
-        const bool together = route.choices() <= kFewChoices && call_.x.dtype == DType::BF16 && !call_.check_values;
         auto options = overlapping<PermuteOptions>();
         options.power_of_two_scales = o.power_of_two_scales;
-        PermuteCall permute{
-            {.x = call_.x, .x_scales = call_.x_scales, .inverse = route_.inverse, .q = rows(), .scales = row_scales()},
-            options};
+        PermuteCall permute{{.x = call_.x,
+                             .x_scales = call_.x_scales,
+                             .inverse = route_args_.inverse,
+                             .q = rows(),
+                             .scales = row_scales()},
+                            options};
         permute.weights_of_rows = weights_of_rows();
         if (permute.weights_of_rows.data) permute.weights = call_.weights;
-        if (together) options.pdl = o.pdl, permute.route = &route;
-        else backend_.run(route);
+        if (routes_together_) options.pdl = o.pdl, permute.route = &route_;
+        else backend_.run(route_);
         backend_.run(permute);
     }
     void multiply_then_activate() const {
@@ -69,6 +77,7 @@ private:
         SwigluCall activate{
             {.x = between, .q = codes(), .scales = code_scales(), .weights = weights_of_rows(), .groups = groups()},
             swiglu};
+        activate.few = counts_choices();
         backend_.run(activate);
     }
 
@@ -76,7 +85,8 @@ private:
     void multiply(std::string_view scales, const GroupedGemmArgs& args, const Epilogue& epilogue = {}) const {
         auto options = overlapping<GemmOptions>();
         options.numerics = call_.options.numerics, options.epilogue = epilogue;
-        const Call product(args, options);
+        Call product(args, options);
+        if (counts_choices()) product.choices = counted_choices(route_);
         if (call_.check_values) check(scales, product);
         backend_.gemm(product);
     }
@@ -98,6 +108,9 @@ private:
         }
     }
 
+    /// Are choices so few that all launches count them?
+    bool counts_choices() const { return routes_together_ && route_.choices() <= kCountedChoices; }
+
     /// Options of a launch that may begin while the one before it ends.
     template <typename Options>
     Options overlapping() const {
@@ -108,17 +121,17 @@ private:
     }
 
     Stack matrix(int64_t at, DType dtype, int64_t cols) const {
-        return {{memory_ + at, dtype, route_.rows, cols, cols, 1, call_.device()}};
+        return {{memory_ + at, dtype, route_args_.rows, cols, cols, 1, call_.device()}};
     }
     /// Scales of a matrix of so many columns, with rows contiguous.
     Stack scales(int64_t at, int64_t cols) const {
         const int64_t blocks = (cols + kScaleBlock - 1) / kScaleBlock;
-        return {{memory_ + at, DType::F32, route_.rows, blocks, 1, parts_.scale_stride, call_.device()}};
+        return {{memory_ + at, DType::F32, route_args_.rows, blocks, 1, parts_.scale_stride, call_.device()}};
     }
     /// [1, rows], where weights multiply the activation.
     Matrix weights_of_rows() const {
         if (!call_.options.weights_first || !call_.weights.data) return {};
-        return {memory_ + parts_.weights_of_rows, DType::F32, 1, route_.rows, route_.rows, 1, call_.device()};
+        return {memory_ + parts_.weights_of_rows, DType::F32, 1, route_args_.rows, route_args_.rows, 1, call_.device()};
     }
     Stack rows() const { return matrix(parts_.rows, DType::E4M3, shape_.hidden); }
     Stack row_scales() const { return scales(parts_.row_scales, shape_.hidden); }
@@ -126,9 +139,9 @@ private:
     Stack code_scales() const { return scales(parts_.code_scales, shape_.intermediate); }
     Stack y() const { return matrix(parts_.y, DType::BF16, shape_.hidden); }
     Groups groups() const {
-        return {.form = route_.form,
-                .data = static_cast<const int32_t*>(route_.numbers.data),
-                .size = route_.numbers.cols,
+        return {.form = route_args_.form,
+                .data = static_cast<const int32_t*>(route_args_.numbers.data),
+                .size = route_args_.numbers.cols,
                 .expected_m = shape_.expected_m,
                 .device = call_.device()};
     }
@@ -139,7 +152,10 @@ private:
     const MoeShape shape_;
     const MoeMemory parts_;
     uint8_t* const memory_;
-    const RouteArgs route_;
+    const RouteArgs route_args_;
+    const RouteOptions route_options_;
+    const RouteCall route_;
+    const bool routes_together_;
 };
 
 }  // namespace

@@ -32,6 +32,7 @@ struct PermuteCall : PermuteQuantizeArgs {
 struct CombineCall : CombineArgs {
     const CombineOptions& options;
     bool check_values = false;
+    const RouteCall* route = nullptr;  // of choices that are counted: the launch finds their rows
 
     bool has_weights() const { return weights.data != nullptr; }
     int64_t rows() const { return y.count * y.matrix.rows; }

@@ -49,6 +49,11 @@ RouteLaunch launch_of(const RouteCall& call) {
     return {config, params_of(call), config.ctas};
 }
 
+CountedChoices counted_choices(const RouteCall& call) {
+    const RouteParams p = params_of(call);
+    return {p.ids, p.ids_row_stride, p.first, p.choices, p.wide, p.by_k};
+}
+
 PermuteLaunch launch_of(const PermuteCall& call) {
     const PermuteConfig config{call.quantizes(), call.route != nullptr};
     const int64_t bytes = size_of(call.x.dtype);
@@ -78,10 +83,10 @@ PermuteLaunch launch_of(const PermuteCall& call) {
 }
 
 CombineLaunch launch_of(const CombineCall& call) {
-    constexpr CombineConfig kConfig;
+    const CombineConfig config{call.route != nullptr};
     const int64_t bytes = size_of(DType::BF16);
     const auto row_bytes = static_cast<uint32_t>(call.out.cols * bytes);
-    const uint32_t chunks = ceil_div(row_bytes, kConfig.chunk_bytes());
+    const uint32_t chunks = ceil_div(row_bytes, config.chunk_bytes());
     const CombineParams params{.y = static_cast<const uint8_t*>(call.y.matrix.data),
                                .weights = static_cast<const float*>(call.weights.data),
                                .out = static_cast<uint8_t*>(call.out.data),
@@ -91,8 +96,9 @@ CombineLaunch launch_of(const CombineCall& call) {
                                .out_row_stride = call.out.row_stride * bytes,
                                .row_bytes = row_bytes,
                                .by_chunks = Divider::by(chunks),
-                               .tasks = static_cast<uint32_t>(call.out.rows) * chunks};
-    return {kConfig, params, grid_of(kConfig, params.tasks, call.options.num_sms)};
+                               .tasks = static_cast<uint32_t>(call.out.rows) * chunks,
+                               .route = call.route ? params_of(*call.route) : RouteParams{}};
+    return {config, params, grid_of(config, params.tasks, call.options.num_sms)};
 }
 
 }  // namespace finegemm

@@ -1,6 +1,8 @@
 // Calls of routing as launches. Layer engine.
 #pragma once
 
+#include <finegemm/gemm/params.h>
+
 #include "ops/routing/call.h"
 
 namespace finegemm {
@@ -11,6 +13,8 @@ struct RouteLaunch {
     uint32_t grid;
 };
 RouteLaunch launch_of(const RouteCall& call);
+/// What a product's kernel counts of the same choices.
+CountedChoices counted_choices(const RouteCall& call);
 /// The kernel for so many choices.
 RouteConfig route_config(int64_t choices);
 

@@ -9,6 +9,7 @@ namespace finegemm {
 /// The options are borrowed.
 struct SwigluCall : SwigluArgs {
     const SwigluOptions& options;
+    bool few = false;  // rows, of BF16, before a kernel that has much to do before it needs them
 
     bool stacked() const { return groups.form == GroupForm::Masked || groups.form == GroupForm::Whole; }
     bool has_weights() const { return weights.data != nullptr; }

@@ -24,7 +24,7 @@ uint32_t ctas_of(const SwigluCall& call, const SwigluConfig& c, const SwigluPara
 }  // namespace
 
 SwigluLaunch launch_of(const SwigluCall& call, uint32_t sms) {
-    const SwigluConfig config{call.x.matrix.dtype == DType::F32 ? QuantizeInput::F32 : QuantizeInput::BF16};
+    const SwigluConfig config{call.x.matrix.dtype == DType::F32 ? QuantizeInput::F32 : QuantizeInput::BF16, call.few};
     const Matrix &q = call.q.matrix, &scales = call.scales.matrix;
     SwigluParams p{.x = call.x.matrix.data,
                    .q = static_cast<uint8_t*>(q.data),

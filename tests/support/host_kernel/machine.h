@@ -42,7 +42,11 @@ struct Mbarrier {
 struct Warp {
     Meeting lanes;
     uint32_t values[2][32] = {};  // what lanes show each other, in rounds by turns
+    bool waited = false;          // for the kernels before this one
 };
+
+/// Memory that kernels before this one may still use until it has waited for them.
+inline std::vector<std::pair<const void*, size_t>> earlier;
 
 /// Something asynchronous: what it does when its time has come, and of which thread.
 struct Pending {
@@ -186,6 +190,14 @@ public:
         return false;
     }
 
+    void wait_for_earlier() { warps_[current_ / 32].waited = true; }  // each warp for itself
+    void check_not_earlier(const void* at) {
+        if (warps_[current_ / 32].waited) return;
+        for (const auto& [begin, bytes] : earlier)
+            if (reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(begin) < bytes)
+                fail("it takes what kernels before it may still use");
+    }
+
     uint32_t current() const { return current_; }
     /// The rank in the cluster of the current thread, or of that of what happens now.
     uint32_t cta() const { return current_ / threads_; }
@@ -277,6 +289,7 @@ private:
         products_.assign(ctas_ * kMostWarpgroups, {});
         registers_.assign(fibers_.size() * 2, {});
         unfenced_.assign(ctas_ * kSharedBytes, 0);
+        for (Warp& warp : warps_) warp.waited = false;
         cluster_ = {};
         for (Fiber& fiber : fibers_) {
             getcontext(&fiber.context);

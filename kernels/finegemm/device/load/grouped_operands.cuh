@@ -43,13 +43,18 @@ struct GroupedLoads {
     /// Issues the loads of a k-block. Only the group's rows of A are read: where a tile lacks rows, boxes of powers of
     /// two that add up to their number are loaded. An MN-major A is one of groups with matrices of their own, so that
     /// boxes begin at multiples of 16 bytes, as they must.
+    template <bool OfA = true, bool OfB = true>
     __device__ void issue(const Shared<C>& smem, uint32_t stage, uint32_t kb) const {
         const SmemAddr a = smem.a(stage) + a_part * kRowBytes, b = smem.b(stage), full = smem.full(stage);
         const uint32_t k = kb * C.tile_k();
-        if (C.a.major == Major::MN) load_mn_boxes<C.tile_m>(a, &p.a.whole, full, p.a_policy, k, row, rows, matrix);
-        else if (rows > 0) load_a(a, full, map, kb, 0);
+        if (!OfA) {
+        } else if (C.a.major == Major::MN) {
+            load_mn_boxes<C.tile_m>(a, &p.a.whole, full, p.a_policy, k, row, rows, matrix);
+        } else if (rows > 0) {
+            load_a(a, full, map, kb, 0);
+        }
 #pragma unroll
-        for (uint32_t i = 0; i < n_segments(C); ++i) {
+        for (uint32_t i = 0; OfB && i < n_segments(C); ++i) {
             const RowsOfB& rows_of_b = segments_of_b.segment[i];
             const SmemAddr at = b + cols_before_segment(C, i) * kRowBytes;
             if (C.b.major == Major::MN)
@@ -59,7 +64,7 @@ struct GroupedLoads {
                 ptx::tma_load(at, rows_of_b.map, full, k, rows_of_b.first, group, p.b_policy);
         }
 #pragma unroll 1
-        for (uint32_t first = first_rows; C.a.major == Major::K && first < rows;) {
+        for (uint32_t first = first_rows; OfA && C.a.major == Major::K && first < rows;) {
             const uint32_t i = ptx::highest_bit(rows - first);
             load_a(a, full, &p.a_rows[i], kb, first);
             first += 1u << i;
@@ -111,6 +116,29 @@ __device__ void load_first_blocks(const GroupedParams& p, const Shared<C>& smem,
         loads.expect(smem, kb);
         loads.issue(smem, kb, kb);
     }
+}
+
+/// Begins the first tile of a CTA whose groups are counted, if it has one, by the producer warps: with B, which no
+/// kernel that this one overlaps with writes, while these end; then with A and the scales.
+template <GemmConfig C>
+__device__ void begin_counted_tile(const GroupedParams& p, const Shared<C>& smem, GroupLayout::Ends first_ends,
+                                   uint32_t warp) {
+    GroupedMScheduler scheduler = scheduler_of<C>(p, first_ends);
+    Tile tile;
+    const bool exists = scheduler.take<C>(tile), loads = exists && warp == 0 && ptx::elect_one();
+    const GroupedLoads<C> operands(p, tile, scheduler.rank);
+    const uint32_t blocks = first_round({0, p.k_blocks}, C.stages).size();
+    if (loads) publish_rows<C>(p, smem, 0, tile);
+#pragma unroll 1
+    for (uint32_t kb = 0; loads && kb < blocks; ++kb) {
+        operands.expect(smem, kb);
+        operands.template issue<false, true>(smem, kb, kb);
+    }
+    ptx::grid_dependency_wait();
+#pragma unroll 1
+    for (uint32_t kb = 0; loads && kb < blocks; ++kb) operands.template issue<true, false>(smem, kb, kb);
+    __syncwarp();
+    if (exists && warp > 0) FirstScales<C>::load(p, smem, tile, warp - 1);
 }
 
 /// Begins the first tile of a CTA, if it has one, by the producer warps: none need wait for an empty stage. That of

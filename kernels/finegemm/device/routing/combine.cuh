@@ -2,6 +2,7 @@
 #pragma once
 
 #include <finegemm/device/ptx/fragment.cuh>
+#include <finegemm/device/routing/few.cuh>
 #include <finegemm/device/routing/rows.cuh>
 
 namespace finegemm::device {
@@ -45,24 +46,27 @@ struct WeightedRows {
 };
 
 /// A token without rows becomes zero. A sum is never -0, so that nothing changes where zeros are added.
-__device__ inline void combine(const CombineParams& p) {
-    constexpr CombineConfig kConfig;
+template <CombineConfig C>
+__device__ void combine(const CombineParams& p) {
     ptx::grid_launch_dependents();
+    const uint32_t* few = nullptr;
+    if (C.routes) few = route_few<C.threads(), false>(p.route).rows;
     ptx::grid_dependency_wait();
-    for_chunks(kConfig, p, [&](uint32_t token, uint32_t byte) {
-        RowsOfToken rows = RowsOfToken::load(p.chosen, p.y_rows, token);
+    for_chunks(C, p, [&](uint32_t token, uint32_t byte) {
+        RowsOfToken rows = C.routes ? RowsOfToken::load(few, p.chosen.k, p.y_rows, token)
+                                    : RowsOfToken::load(p.chosen, p.y_rows, token);
         const bool weighs = p.weights && ptx::lane() < p.chosen.k;
         const float given = float_of_bits(
             ptx::load_global_if(weighs, p.weights + token * p.weight_row_stride + (weighs ? ptx::lane() : 0)));
         const float weight = p.weights ? given : 1.0f;
-        float sums[kConfig.vectors()][8] = {};
+        float sums[C.vectors()][8] = {};
         do {
             WeightedRows some;
             some.load(p, rows, weight, byte);
             some.add_to(sums);
         } while (rows.wanted != 0);
 #pragma unroll
-        for (uint32_t u = 0; u < kConfig.vectors(); ++u) {
+        for (uint32_t u = 0; u < C.vectors(); ++u) {
             const uint32_t at = byte + (u * kWarpSize + ptx::lane()) * 16;
             const float (&s)[8] = sums[u];
             ptx::store_global_x4_if(at < p.row_bytes, p.out + token * p.out_row_stride + at,

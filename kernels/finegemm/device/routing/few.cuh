@@ -17,8 +17,8 @@ __device__ inline uint32_t choices_before(const FewShared& shared, uint32_t choi
     return before;
 }
 
-/// The rows that the kernel of route gives, for this CTA. The grid shares what is written.
-template <uint32_t Threads>
+/// The rows that the kernel of route gives, for this CTA. The grid shares what is written, if it `Writes`.
+template <uint32_t Threads, bool Writes>
 __device__ const FewShared& route_few(const RouteParams& p) {
     FewShared& shared = ptx::dynamic_shared_object<FewShared>();
     const uint32_t choices = p.choices, experts = p.places.experts;
@@ -28,9 +28,10 @@ __device__ const FewShared& route_few(const RouteParams& p) {
         const uint32_t expert = shared.experts[i], row = choices_before(shared, choices, expert, i);
         shared.rows[i] = expert < experts && row < p.places.rows ? row : static_cast<uint32_t>(kNoRow);
         const uint32_t token = p.by_k.quotient(i), slot = i - token * p.by_k.divisor;
-        if (blockIdx.x == 0) ptx::store_global(p.inverse + token * p.inverse_row_stride + slot, shared.rows[i]);
+        if (Writes && blockIdx.x == 0)
+            ptx::store_global(p.inverse + token * p.inverse_row_stride + slot, shared.rows[i]);
     }
-    for (uint32_t e = blockIdx.x * Threads + threadIdx.x; e <= experts; e += gridDim.x * Threads)
+    for (uint32_t e = blockIdx.x * Threads + threadIdx.x; Writes && e <= experts; e += gridDim.x * Threads)
         ptx::store_global(p.numbers + e, min(choices_before(shared, choices, e, 0), p.places.rows));
     __syncthreads();  // the rows of all choices are known
     return shared;

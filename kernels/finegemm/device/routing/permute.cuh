@@ -99,11 +99,14 @@ __device__ void prefetch_first_chunk(const PermuteParams& p) {
 /// Tokens that no expert here has are not read, rows that no token has not written.
 template <PermuteConfig C>
 __device__ void permute_rows(const PermuteParams& p) {
-    ptx::grid_launch_dependents();
+    const bool counted = C.routes && p.route.choices <= kCountedChoices;
+    if (!counted) ptx::grid_launch_dependents();
     if (C.routes) prefetch_first_chunk<C>(p);
     ptx::grid_dependency_wait();
+    // The next kernels count choices and load weights before they wait for this one: all before it have to have ended.
+    if (counted) ptx::grid_launch_dependents();
     const uint32_t* few = nullptr;
-    if (C.routes) few = route_few<C.threads()>(p.route).rows;
+    if (C.routes) few = route_few<C.threads(), true>(p.route).rows;
     for_chunks(C, p, [&](uint32_t token, uint32_t byte) {
         const RowsOfToken rows = C.routes ? RowsOfToken::load(few, p.chosen.k, p.q_rows, token)
                                           : RowsOfToken::load(p.chosen, p.q_rows, token);

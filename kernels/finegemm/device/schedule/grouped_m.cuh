@@ -4,6 +4,7 @@
 
 #include <finegemm/gemm/params.h>
 #include <finegemm/device/ptx/control.cuh>
+#include <finegemm/device/schedule/counted_choices.cuh>
 
 namespace finegemm::device {
 
@@ -27,7 +28,7 @@ struct GroupedMScheduler {
     RowRange span_rows{};
     uint32_t span_group = 0;
 
-    /// `first`: ends_of_lane(p, 0). They are loaded early, as nothing can begin before they are there.
+    /// `first`: ends_of_lane<C>(p, 0). They are loaded early, as nothing can begin before they are there.
     template <GemmConfig C>
     __device__ static GroupedMScheduler of(const GroupedParams& p, GroupLayout::Ends first, uint32_t cta, uint32_t ctas,
                                            uint32_t rank) {
@@ -42,9 +43,16 @@ struct GroupedMScheduler {
         return C.b.scaling == Scaling::None && p.whole.any();
     }
     /// Ends of the 32 spans from `first` on, one for each lane.
+    template <GemmConfig C>
     __device__ static GroupLayout::Ends ends_of_lane(const GroupedParams& p, uint32_t first) {
+        if (C.counts_choices) return ends_of_choice(choices_of(p), p.groups.groups);
         const uint32_t span = first + threadIdx.x % kWarpSize;
         return span < p.groups.spans() ? p.groups.ends_of(span) : GroupLayout::Ends{};
+    }
+    /// Each choice has a span, which is empty but for the first one of its group.
+    template <GemmConfig C>
+    __device__ static uint32_t spans(const GroupedParams& p) {
+        return C.counts_choices ? choices_of(p).count : p.groups.spans();
     }
 
     template <GemmConfig C>
@@ -76,8 +84,8 @@ private:
     __device__ bool find(uint32_t& next) {
         uint32_t last = ptx::value_of(end, kWarpSize - 1);
         for (; next >= last; last = ptx::value_of(end, kWarpSize - 1)) {
-            if (first + kWarpSize >= p.groups.spans()) return false;
-            look_at<C>(first + kWarpSize, ends_of_lane(p, first + kWarpSize), last);
+            if (first + kWarpSize >= spans<C>(p)) return false;
+            look_at<C>(first + kWarpSize, ends_of_lane<C>(p, first + kWarpSize), last);
         }
         if (p.both_ends) next = begin + from_both_ends(next - begin, last - begin);
         const uint32_t lane = ptx::count_bits(ptx::ballot(end <= next));

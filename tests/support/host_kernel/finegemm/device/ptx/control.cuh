@@ -68,6 +68,6 @@ inline uint32_t highest_bit(uint32_t x) { return 31 - static_cast<uint32_t>(std:
 inline uint32_t lowest_bit(uint32_t x) { return static_cast<uint32_t>(std::countr_zero(x)); }
 
 inline void grid_launch_dependents() {}
-inline void grid_dependency_wait() {}
+inline void grid_dependency_wait() { machine->wait_for_earlier(); }
 
 }  // namespace finegemm::ptx

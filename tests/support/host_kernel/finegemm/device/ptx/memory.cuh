@@ -44,6 +44,7 @@ inline void check_aligned(const void* at, uintptr_t bytes) {
 template <typename T>
 T load_as(const void* from) {
     check_aligned(from, sizeof(T));
+    machine->check_not_earlier(from);
     T x;
     std::memcpy(&x, from, sizeof x);
     return x;
@@ -51,6 +52,7 @@ T load_as(const void* from) {
 template <typename T>
 void store_as(void* to, const T& x) {
     check_aligned(to, sizeof x);
+    machine->check_not_earlier(to);
     std::memcpy(to, &x, sizeof x);
 }
 template <typename T>
@@ -68,6 +70,7 @@ void store_shared_as(SmemAddr at, const T& x) {
 // Declared for kernels that nobody runs here: copies of scales.
 /// Lands before mbarrier_arrive_after_copies arrives, and not at once.
 inline void copy_async(SmemAddr to, const float* from, uint32_t bytes = 4) {
+    machine->check_not_earlier(from);
     std::memset(host_address(to), 0xff, 4);
     machine->start_copy([=] {
         if (bytes == 4) std::memcpy(host_address(to), from, 4);
@@ -76,6 +79,7 @@ inline void copy_async(SmemAddr to, const float* from, uint32_t bytes = 4) {
 }
 inline void copy_async_x4(SmemAddr to, const float* from, uint32_t bytes) {
     check_aligned(from, 16);
+    machine->check_not_earlier(from);
     std::memset(host_address(to), 0xff, 16);
     machine->start_copy([=] {
         std::memset(host_address(to), 0, 16);

@@ -72,6 +72,7 @@ void for_each_element(const mock::Description& d, SmemAddr at, uint32_t x, uint3
 inline void tma_load_stacked(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y, uint32_t z) {
     const mock::Description d = mock::description_of(*map);
     if (written_maps.contains(map)) machine->fail("TMA reads a map that was written and not acquired");
+    machine->check_not_earlier(d.data);
     if (to.bits % 128 != 0) machine->fail("TMA wants 128 bytes aligned");
     if (x * mock::element_bytes(d) % 16 != 0) machine->fail("TMA wants boxes that begin at multiples of 16 bytes");
     arrive_later(to, mock::box_bytes(d), barrier, [=] {
@@ -127,6 +128,7 @@ inline void tma_store(const TensorMap* map, SmemAddr from, uint32_t x, uint32_t 
 
 inline void bulk_load(SmemAddr to, const void* from, uint32_t bytes, SmemAddr barrier) {
     check_aligned(from, 16);
+    machine->check_not_earlier(from);
     if (to.bits % 16 != 0 || bytes % 16 != 0) machine->fail("bulk copies want 16 bytes aligned");
     arrive_later(to, bytes, barrier, [=] { std::memcpy(host_address(to), from, bytes); });
 }
