@@ -76,6 +76,10 @@ class Rank:
         self.c, self.other = communicator, other
         self.device = "cpu" if communicator.device < 0 else f"cuda:{communicator.device}"
 
+    def memory(self, tokens: int, choices: int, weights: Weights) -> ep.PeerMemory:
+        experts, hidden, pairs = weights.down.shape
+        return ep.PeerMemory(self.c, tokens, choices, hidden, pairs, experts)
+
     def wait(self) -> None:
         if self.device != "cpu":
             self.c.wait(torch.cuda.current_stream())
@@ -92,45 +96,50 @@ def check(rank: Rank, rounds: int) -> dict[str, Any]:
         count = (0, 1, 5, 33, 70)[(i + c.rank * 2) % 5]
         t = tokens_of(count, hidden, choices, experts * c.ranks, 100 * i + c.rank, device, kind)
         wanted = finegemm.moe(t.x, t.ids, *weights, weights=t.weights)
-        for capacity in (0, 70 * choices, 70 * choices + 3):
+        peers, most = rank.memory(70, choices, mine), 70 * choices
+        for capacity, memory in ((0, None), (most, None), (most + 3, None), (most, peers), (most + 3, peers)):
             counts = torch.full((c.ranks,), -1, dtype=torch.int32, device=device)
-            found = ep.moe(c, t.x, t.ids, *mine, weights=t.weights, capacity=capacity, counts=counts)
+            found = ep.moe(c, t.x, t.ids, *mine, weights=t.weights, capacity=capacity, counts=counts, memory=memory)
             rank.wait()
-            same(f"{kind}, {count} tokens, capacity {capacity}", found, wanted)
+            same(f"{kind}, {count} tokens, capacity {capacity}, {'memory' if memory else 'messages'}", found, wanted)
             chosen = [int(((t.ids >= 0) & (t.ids // experts == r)).sum()) for r in range(c.ranks)]
             assert counts.tolist() == chosen, (counts, chosen)
             layers += 1
-    check_overflow(rank, mine, weights)
-    return {"layers": layers}
+    memory = rank.memory(9, 1, mine)
+    check_overflow(rank, mine, weights, None)
+    check_overflow(rank, mine, weights, memory)
+    return {"layers": layers, "reached": memory.reached}
 
 
-def check_overflow(rank: Rank, mine: Weights, weights: Weights) -> None:
+def check_overflow(rank: Rank, mine: Weights, weights: Weights, memory: ep.PeerMemory | None) -> None:
     """Tokens whose choice has no place are NaN, the others as ever, and the error names the rank."""
     c, experts = rank.c, len(mine.gate_up)
     t = tokens_of(9, mine.gate_up.shape[2], 1, experts * c.ranks, 5, rank.device, "even")
     t.ids.fill_(0)
     wanted = finegemm.moe(t.x, t.ids, *weights, weights=t.weights)
-    found = ep.moe(c, t.x, t.ids, *mine, weights=t.weights, capacity=6)
+    found = ep.moe(c, t.x, t.ids, *mine, weights=t.weights, capacity=6, memory=memory)
     rank.wait()
     same("tokens that fit", found[:6], wanted[:6])
     assert bool(found[6:].isnan().all()), "tokens that do not fit are not NaN"
     try:
-        ep.moe(c, t.x, t.ids, *mine, weights=t.weights, capacity=6, check_values=True)
+        ep.moe(c, t.x, t.ids, *mine, weights=t.weights, capacity=6, memory=memory, check_values=True)
         raise AssertionError("an overflow was not found")
     except finegemm.InvalidArgument as e:
         assert "rank 0 (experts 0 to" in str(e) and "9 times" in str(e), e
 
 
-def check_graph(rank: Rank, replays: int) -> dict[str, Any]:
-    """Replays of a graph with routing that changes, and two layers in flight on two streams."""
+def check_graph(rank: Rank, replays: int, peers: bool = False) -> dict[str, Any]:
+    """Replays of a graph with routing that changes, and two layers in flight on two streams; through memory of all."""
     c, device, experts, hidden, pairs, count, choices = rank.c, rank.device, 4, 512, 256, 40, 3
     weights = weights_of(experts * c.ranks, hidden, pairs, 8, device)
     mine = weights.of(c.rank, experts)
     t = tokens_of(count, hidden, choices, experts * c.ranks, c.rank, device, "even")
     out, wanted = torch.empty_like(t.x), torch.empty_like(t.x)
 
+    memories = [rank.memory(count, choices, mine) if peers else None for _ in range(2)]
+
     def call() -> None:
-        ep.moe(c, t.x, t.ids, *mine, weights=t.weights, capacity=count * choices, out=out)
+        ep.moe(c, t.x, t.ids, *mine, weights=t.weights, capacity=count * choices, out=out, memory=memories[0])
 
     graph = captured(call)
     g = torch.Generator(device).manual_seed(c.rank)
@@ -148,13 +157,36 @@ def check_graph(rank: Rank, replays: int) -> dict[str, Any]:
     outs = [torch.empty_like(t.x) for _ in streams]
     torch.cuda.synchronize()
     for _ in range(20):
-        for stream, to in zip(streams, outs, strict=True):
+        for stream, to, memory in zip(streams, outs, memories, strict=True):
             with torch.cuda.stream(stream):
-                ep.moe(c, t.x, t.ids, *mine, weights=t.weights, capacity=count * choices, out=to)
+                ep.moe(c, t.x, t.ids, *mine, weights=t.weights, capacity=count * choices, out=to, memory=memory)
     for stream, to in zip(streams, outs, strict=True):
         c.wait(stream)
         same("a layer on a stream of its own", to, wanted)
     return {"replays": replays}
+
+
+def check_many(rank: Rank) -> dict[str, Any]:
+    """So many rows that results travel beside products, again and again: the bits of messages."""
+    c, device, experts, hidden, pairs, count, choices = rank.c, rank.device, 8, 1024, 512, 1500, 4
+    weights = weights_of(experts, hidden, pairs, 9 + c.rank, device)
+    t = tokens_of(count, hidden, choices, experts * c.ranks, 3 + c.rank, device, "zipf")
+    capacity, memory = count * choices, rank.memory(count, choices, weights)
+    wanted = ep.moe(c, t.x, t.ids, *weights, weights=t.weights, capacity=capacity)
+    rank.wait()
+    out, wrong = torch.empty_like(wanted), torch.zeros((), dtype=torch.int64, device=device)
+
+    def call() -> None:
+        ep.moe(c, t.x, t.ids, *weights, weights=t.weights, capacity=capacity, out=out, memory=memory)
+
+    replay = captured(call).replay
+    for i in range(200):
+        (call if i % 2 else replay)()
+        wrong += (out.view(torch.int16) != wanted.view(torch.int16)).sum()
+    rank.wait()
+    if n := int(wrong):
+        raise AssertionError(f"{n} elements of calls with many rows differ")
+    return {"repeats": 200}
 
 
 def captured(call) -> torch.cuda.CUDAGraph:

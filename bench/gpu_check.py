@@ -186,7 +186,7 @@ CHECKS = {
         "routing_racecheck",
         "routing_speed",
     ),
-    "ep": ("ep_bits", "ep_graph", "ep_kernels", "ep_memcheck", "ep_racecheck"),
+    "ep": ("ep_bits", "ep_many", "ep_graph", "ep_kernels", "ep_memcheck", "ep_racecheck"),
     "topk": (
         "topk",
         "topk_repeat",
@@ -207,6 +207,7 @@ ALONE = {
     "dependent_launch",
     "ep_bits",
     "ep_graph",
+    "ep_many",
     "four_bit_repeat",
     "grouped_capacity",
     "grouped_skew",

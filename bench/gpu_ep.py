@@ -1,6 +1,7 @@
 """Checks and times layers of experts over GPUs of one host, a process for each: what ep_*.json records.
 
-`--cpu` runs the checks on threads. Bits are those of finegemm.moe with the experts of all ranks.
+`--cpu` runs the checks on threads, `--threads` on threads with a GPU each. Bits are those of finegemm.moe with the
+experts of all ranks.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 
 import finegemm
-from ep_cases import Rank, Tokens, Weights, captured, check, check_graph, tokens_of, weights_of
+from ep_cases import Rank, Tokens, Weights, captured, check, check_graph, check_many, tokens_of, weights_of
 from finegemm import ep
 from records import write_record
 
@@ -91,62 +92,60 @@ def halves(rank: Rank, t: Tokens, weights: Weights, capacity: int, out: torch.Te
     return call
 
 
-def time_layer(rank: Rank, layer: tuple, tokens: int, kind: str, weights: Weights, rounds: int) -> dict[str, Any]:
-    (name, hidden, pairs, choices), c, device, experts = layer, rank.c, rank.device, EXPERTS * rank.c.ranks
-    all_tokens = [tokens_of(tokens, hidden, choices, experts, 10 + r, device, kind) for r in range(c.ranks)]
-    t = all_tokens[c.rank]
-    chosen = torch.stack([torch.bincount((x.ids // EXPERTS).flatten(), minlength=c.ranks) for x in all_tokens]).tolist()
-    capacity = -(-max(map(max, chosen)) // 16) * 16
+def layer_calls(rank: Rank, all_tokens: list[Tokens], weights: Weights, capacity: int, arrive: int) -> dict[str, Any]:
+    """The layer without a capacity, with one, through memory of all ranks, and the experts that are here alone."""
+    c, t = rank.c, all_tokens[rank.c.rank]
+    (tokens, choices), (hidden, pairs) = t.ids.shape, weights.down.shape[1:]
     out = torch.empty_like(t.x)
-    memory = torch.empty(
-        ep.workspace_bytes(tokens, choices, hidden, pairs, EXPERTS, ranks=c.ranks, capacity=capacity),
-        dtype=torch.uint8,
-        device=device,
-    )
-
-    def with_capacity() -> None:
-        ep.moe(c, t.x, t.ids, *weights, weights=t.weights, capacity=capacity, out=out, workspace=memory)
-
-    def exact() -> None:
-        ep.moe(c, t.x, t.ids, *weights, weights=t.weights, out=out)
-
-    # Without other ranks: tokens of all, and the experts that are here.
+    size = ep.workspace_bytes(tokens, choices, hidden, pairs, EXPERTS, ranks=c.ranks, capacity=capacity)
+    workspace = torch.empty(size, dtype=torch.uint8, device=rank.device)
+    peers = rank.memory(tokens, choices, weights)
     every = Tokens(*(torch.cat(parts) for parts in zip(*all_tokens, strict=True)))
     local_out = torch.empty_like(every.x)
-    arrive = sum(row[c.rank] for row in chosen)
+
+    def layer(memory: ep.PeerMemory | None) -> None:
+        ep.moe(c, t.x, t.ids, *weights, t.weights, out, capacity=capacity, workspace=workspace, memory=memory)
 
     def local() -> None:
+        first, expected = c.rank * EXPERTS, -(-arrive // EXPERTS)
         finegemm.moe(
-            every.x,
-            every.ids,
-            *weights,
-            weights=every.weights,
-            first=c.rank * EXPERTS,
-            out=local_out,
-            expected_m=-(-arrive // EXPERTS),
+            every.x, every.ids, *weights, weights=every.weights, first=first, out=local_out, expected_m=expected
         )
 
-    sent, returned = -(-(hidden + hidden // 32 + 8) // 32) * 32, 2 * hidden  # bytes of a row
-    coming = [row[c.rank] for row in chosen]
-    placed = [bare([capacity] * c.ranks, [capacity] * c.ranks, row) for row in (sent, returned)]
-    calls = {
-        "exact": exact,
-        "capacity": with_capacity,
+    return {
+        "exact": lambda: ep.moe(c, t.x, t.ids, *weights, t.weights, out),
+        "capacity": lambda: layer(None),
+        "peers": lambda: layer(peers),
         "local": local,
+    }
+
+
+def time_layer(
+    rank: Rank, layer: tuple, tokens: int, kind: str, weights: Weights, rounds: int, profiled: bool
+) -> dict[str, Any]:
+    (name, hidden, _, choices), c, device, experts = layer, rank.c, rank.device, EXPERTS * rank.c.ranks
+    all_tokens = [tokens_of(tokens, hidden, choices, experts, 10 + r, device, kind) for r in range(c.ranks)]
+    chosen = torch.stack([torch.bincount((x.ids // EXPERTS).flatten(), minlength=c.ranks) for x in all_tokens]).tolist()
+    capacity = -(-max(map(max, chosen)) // 16) * 16
+    coming = [row[c.rank] for row in chosen]
+    sent, returned = -(-(hidden + hidden // 32 + 8) // 32) * 32, 2 * hidden  # bytes of a row
+    placed = [bare([capacity] * c.ranks, [capacity] * c.ranks, row) for row in (sent, returned)]
+    calls = layer_calls(rank, all_tokens, weights, capacity, sum(coming)) | {
         "bare dispatch": bare(chosen[c.rank], coming, sent),
         "bare combine": bare(coming, chosen[c.rank], returned),
         "bare places": lambda: [f() for f in placed],
     }
     if tokens <= MOST_OF_GRAPHS:  # where the host may be slower than the GPU
-        calls |= {"capacity": captured(with_capacity).replay, "local": captured(local).replay}
+        calls |= {name: captured(calls[name]).replay for name in ("capacity", "peers", "local")}
     us = us_of(calls, rounds)
-    kernels = {"layer": nccl_us(calls["capacity"], 9), "bare": nccl_us(calls["bare places"], 9)}
+    traced = {"layer": "capacity", "bare": "bare places"} if profiled else {}
+    kernels = {name: nccl_us(calls[call], 9) for name, call in traced.items()}
     return {
         "layer": name,
         "kind": kind,
         "tokens": tokens,
         "capacity": capacity,
-        "rows": arrive,
+        "rows": sum(coming),
         "us": {k: round(v, 1) for k, v in us.items()},
         "nccl_us": {k: [round(x, 1) for x in v] for k, v in kernels.items()},
         "row_bytes": [sent, returned],
@@ -173,20 +172,21 @@ def out_of_time(deadline: float) -> bool:
     return bool(passed)
 
 
-def lose_a_rank(rank: Rank) -> dict[str, Any]:
+def lose_a_rank(rank: Rank, peers: bool = False) -> dict[str, Any]:
     """The last rank does not come: the others are told by its name in time, and their GPUs go on."""
     c = rank.c
     weights = weights_of(2, 512, 256, 3, rank.device)
     t = tokens_of(8, 512, 2, 2 * c.ranks, 1, rank.device, "even")
     size = ep.workspace_bytes(8, 2, 512, 256, 2, ranks=c.ranks, capacity=16)
     memory = torch.empty(size, dtype=torch.uint8, device=rank.device)  # in it can be seen who has come
-    ep.moe(c, t.x, t.ids, *weights, weights=t.weights, capacity=16, workspace=memory)
+    of_all = rank.memory(8, 2, weights) if peers else None
+    ep.moe(c, t.x, t.ids, *weights, weights=t.weights, capacity=16, workspace=memory, memory=of_all)
     rank.wait()
     if c.rank == c.ranks - 1:
         time.sleep(6)
         return {}
     begin = time.perf_counter()
-    ep.moe(c, t.x, t.ids, *weights, weights=t.weights, capacity=16, workspace=memory)
+    ep.moe(c, t.x, t.ids, *weights, weights=t.weights, capacity=16, workspace=memory, memory=of_all)
     try:
         rank.wait()
         raise AssertionError("nobody missed the rank")
@@ -213,12 +213,15 @@ def process(index: int, options: argparse.Namespace, name: bytes, queue) -> None
     try:
         told["check"] = check(rank, 1)
         told["graph"] = check_graph(rank, options.replays)
+        told["peers"] = check_graph(rank, options.replays, peers=True) | check_many(rank)
+        if index == 0:
+            print(round(time.perf_counter() - begin, 1), told, flush=True)
         rows = []
         for layer in LAYERS:
             weights = weights_of(EXPERTS, layer[1], layer[2], 20 + index, rank.device)
             for tokens, kind in itertools.product(options.tokens, ("even", "zipf")):
                 if not out_of_time(begin + options.seconds):
-                    rows.append(time_layer(rank, layer, tokens, kind, weights, options.rounds))
+                    rows.append(time_layer(rank, layer, tokens, kind, weights, options.rounds, not options.brief))
                     if index == 0:
                         print(round(time.perf_counter() - begin, 1), rows[-1], flush=True)
         told["rows"] = rows
@@ -226,28 +229,36 @@ def process(index: int, options: argparse.Namespace, name: bytes, queue) -> None
         told["halves"] = [
             time_halves(rank, layer, tokens, weights_of(EXPERTS, *layer[1:3], 20 + index, rank.device), options.rounds)
             for layer, tokens in itertools.product(LAYERS, TOKENS)
-            if tokens >= MOST_OF_GRAPHS
+            if tokens >= MOST_OF_GRAPHS and not options.brief
         ]
         if index == 0:
             print(told["halves"], flush=True)
-        told["lost"] = lose_a_rank(Rank(ep.Communicator.from_torch(timeout=2)))
+        if options.ranks > 1:
+            told["lost"] = lose_a_rank(Rank(ep.Communicator.from_torch(timeout=2)))
+            told["lost from memory"] = lose_a_rank(Rank(ep.Communicator.from_torch(timeout=2)), peers=True)
     except Exception as e:  # the other ranks would wait
         told["error"] = f"{type(e).__name__}: {e}"
         print(index, told["error"], flush=True)
     queue.put((index, told))
 
 
-def on_threads(ranks: int) -> None:
-    errors = []
+def on_threads(ranks: int, gpus: bool) -> None:
+    """Ranks on the CPU, or with a GPU each."""
+    errors, name = [], ep.communicator_id() if gpus else b""
+    ends = [None] * ranks if gpus else ep.Communicator.of_threads(ranks)
 
-    def one(communicator: ep.Communicator) -> None:
+    def one(index: int, end: ep.Communicator | None) -> None:
         try:
-            print(communicator.rank, check(Rank(communicator), 1))
+            if gpus:
+                torch.cuda.set_device(index)
+            rank = Rank(end or ep.Communicator(name, index, ranks, index, timeout=5))
+            print(index, check(rank, 1), check_graph(rank, 200, peers=True) | check_many(rank) if gpus else "")
         except BaseException as e:
             errors.append(e)
-            communicator.end()
+            if end:
+                end.end()
 
-    threads = [threading.Thread(target=one, args=(c,)) for c in ep.Communicator.of_threads(ranks)]
+    threads = [threading.Thread(target=one, args=each) for each in enumerate(ends)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -263,12 +274,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--replays", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=600, help="after which no more is timed")
+    parser.add_argument("--brief", action="store_true", help="without NCCL's own times, and without halves")
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--commit", default="")
     parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--threads", action="store_true", help="GPUs of one process: checks alone")
     options = parser.parse_args()
-    if options.cpu:
-        return on_threads(options.ranks)
+    if options.cpu or options.threads:
+        return on_threads(options.ranks, options.threads)
     spawn = multiprocessing.get_context("spawn")
     queue, name = spawn.Queue(), ep.communicator_id()
     processes = [spawn.Process(target=process, args=(r, options, name, queue)) for r in range(options.ranks)]

@@ -48,7 +48,7 @@ OPERATIONS = {
     "prenorm": ["src/ops/prenorm/*", "kernels/finegemm/prenorm/*"],
     "four_bit": ["src/ops/four_bit/*", "kernels/finegemm/four_bit/*"],
     "moe": ["src/ops/moe/*"],
-    "ep": ["src/ops/ep/*", "src/comm/*", "kernels/finegemm/routing/slots.h"],
+    "ep": ["src/ops/ep/*", "src/comm/*", "kernels/finegemm/routing/slots.h", "kernels/finegemm/routing/peers.h"],
     "routing": ["src/ops/routing/*", "kernels/finegemm/routing/routing.h"],
     "topk": ["src/ops/topk/*", "kernels/finegemm/topk/*"],
 }

@@ -37,7 +37,11 @@ nlohmann::ordered_json json_of(const std::string& line, const char* ids, const R
             {"ids", ids},
             {"capacity", m.capacity},
             {"us",
-             {{"layer", m.us.layer}, {"local", m.us.local}, {"exchange", m.us.exchange}, {"exposed", m.us.exposed()}}},
+             {{"layer", m.us.layer},
+              {"local", m.us.local},
+              {"exchange", m.us.exchange},
+              {"exposed", m.us.exposed()},
+              {"memory", m.us.memory}}},
             {"of_bound", m.of_bound},
             {"right", m.right()}};
 }
@@ -45,9 +49,9 @@ nlohmann::ordered_json json_of(const std::string& line, const char* ids, const R
 std::string text_of(const std::string& line, const char* ids, const RanksMeasured& m) {
     const std::string exposed = m.us.exposed() > 0 ? time_text(m.us.exposed()) : "0";
     const double share = std::max(m.us.exposed(), 0.0) / m.us.exchange;
-    return fmt::format("{:>10} {:>10} {:>10} {:>10} {:>6.0f}%  {:<5} {}{}\n",
+    return fmt::format("{:>10} {:>10} {:>10} {:>10} {:>6.0f}% {:>10}  {:<5} {}{}\n",
                        m.right() ? time_text(m.us.layer) : "WRONG", time_text(m.us.local), time_text(m.us.exchange),
-                       exposed, 100 * share, ids, line,
+                       exposed, 100 * share, m.us.memory > 0 ? time_text(m.us.memory) : "-", ids, line,
                        m.right() ? "" : fmt::format(": an error of {:.3g} times the bound", m.of_bound));
 }
 
@@ -67,9 +71,9 @@ ExitCode bench_ranks(const RanksOptions& o, const Front& front) {
                                      {"method", method},
                                      {"rows", nlohmann::ordered_json::array()}};
     if (!o.json)
-        front.out << fmt::format("{}, {} ranks: {}\n{:>10} {:>10} {:>10} {:>10} {:>7}  ids   tokens of each\n",
+        front.out << fmt::format("{}, {} ranks: {}\n{:>10} {:>10} {:>10} {:>10} {:>7} {:>10}  ids   tokens of each\n",
                                  ranks.machine(), ranks.count(), method, "layer", "local", "messages", "exposed",
-                                 "of them");
+                                 "of them", "by memory");
     bool right = true;
     for (size_t i = 0; i < 2 * lines.size(); ++i) {
         const std::string& line = lines[i / 2];

@@ -169,9 +169,8 @@ def moe(
     may capture the call. A choice that does not fit makes its token NaN; check_values, which waits for the result,
     raises InvalidArgument that names the rank. 0: as many as are chosen, which ranks tell each other first: the call
     waits for the GPU. counts: int32 [ranks], written: how many rows this rank has for each, fitting or not. memory:
-    of this communicator, for calls with a capacity: takes the place of messages between ranks on the CPU; GPUs exchange
-    messages all the same. workspace:
-    uint8 [n], n of workspace_bytes, where there is a capacity. Others: as of finegemm.moe. PeerError where a rank does
+    of this communicator, for calls with a capacity: takes the place of messages. workspace: uint8 [n], n of
+    workspace_bytes, where there is a capacity. Others: as of finegemm.moe. PeerError where a rank does
     not come.
     """
 

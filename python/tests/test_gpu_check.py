@@ -68,6 +68,7 @@ CHECKS = {
     "routing_graph": 7,
     "routing_devices": 6,
     "ep_bits": 2,
+    "ep_many": 2,
     "ep_graph": 3,
     "topk": 1,
     "topk_repeat": 4,

@@ -311,8 +311,12 @@ void moe(Context& context, const MoeArgs& args, const MoeOptions& options) {
 void ep_moe(Context& context, Communicator& communicator, const MoeArgs& layer, const EpOptions& how,
             const MoeOptions& options) {
     ContextState& state = context.state();
-    const EpMoeCall call{layer, options, how, communicator.group(),
-                         options.check_values.value_or(state.options.check_values)};
+    const EpMoeCall call{layer,
+                         options,
+                         how,
+                         communicator.group(),
+                         options.check_values.value_or(state.options.check_values),
+                         how.memory ? &how.memory->state() : nullptr};
     check_ep_moe(call);
     run_operation(state, call.device(), call, [&] { return text_of(call); });
 }

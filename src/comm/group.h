@@ -50,6 +50,10 @@ public:
     void* of(int rank) const { return of_[static_cast<size_t>(rank)]; }
     /// Whether all ranks reach that of all.
     bool is_whole() const { return whole_; }
+    /// A stream that goes on behind what is queued on `from`, beside it; `from` where there is none.
+    virtual Stream fork(Stream from) { return from; }
+    /// `to` goes on behind what is queued on the stream beside it.
+    virtual void join(Stream) {}
 
 protected:
     explicit PeerTable(int ranks) : of_(static_cast<size_t>(ranks)) {}
@@ -84,6 +88,9 @@ public:
     /// Memory that ranks reach of each other: returns when all have called it with as many bytes, at most a number of
     /// ranks at once that a word has bits.
     virtual std::unique_ptr<PeerTable> share(size_t bytes) = 0;
+    /// A word in which kernels set a bit for each rank that they miss, with so many experts each: `wait` and `check`
+    /// look at it. Null on the CPU.
+    virtual uint64_t* missing(int64_t experts) = 0;
     /// Throws Error(Peer) where the group has ended.
     virtual void check() = 0;
     /// Returns when what is queued has been done.

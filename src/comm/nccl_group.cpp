@@ -1,11 +1,13 @@
 // Ranks that have a GPU each and exchange messages by NCCL. Layer comm.
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include <finegemm/error.h>
+#include <finegemm/routing/peers.h>
 
 #include "comm/cuda_table.h"
 #include "comm/nccl.h"
@@ -80,6 +82,12 @@ public:
         return table;
     }
 
+    uint64_t* missing(int64_t experts) override {
+        const std::scoped_lock lock(mutex_);
+        experts_ = experts, kernels_wait_ = true;
+        return reinterpret_cast<uint64_t*>(missing_);
+    }
+
     void check() override {
         const std::scoped_lock lock(mutex_);
         check_with_lock();
@@ -88,13 +96,16 @@ public:
     void wait(Stream stream) override {
         driver_->check_process();
         const cuda::CurrentDevice current(device_);
-        const cuda::Result result = poll([&] {
+        // Kernels that wait for other ranks end by themselves: of a call one there and one back.
+        const Seconds limit = kernels_wait_ ? 2 * timeout() + Seconds(1) : timeout();
+        const cuda::Result result = poll(limit, [&] {
             const cuda::Result now = driver_->api.StreamQuery(stream);
             if (now == kNotReady) look_for_errors();
             return now;
         });
         if (result == kNotReady) end_and_throw(sentence());
         driver_->check(result, "cuStreamQuery");
+        if (kernels_wait_) look_for_missing();
     }
 
     void end(const std::string& reason) noexcept override {
@@ -112,6 +123,9 @@ private:
         driver_->check(driver_->api.StreamCreate(&aside_, kNonBlocking), "cuStreamCreate");
         constexpr unsigned kNoTiming = 2;  // CU_EVENT_DISABLE_TIMING
         driver_->check(driver_->api.EventCreate(&last_, kNoTiming), "cuEventCreate");
+        constexpr uint64_t kNobody = 0;
+        driver_->check(driver_->api.MemAlloc(&missing_, sizeof kNobody), "cuMemAlloc");
+        copy_to_device(missing_, &kNobody, sizeof kNobody);
         library_->check(library_->api.CommInitRank(&comm_, ranks(), id, rank()), "ncclCommInitRank");
         connect();
     }
@@ -119,6 +133,7 @@ private:
     void release() noexcept {
         if (comm_)
             static_cast<void>(is_idle_in_time() ? library_->api.CommDestroy(comm_) : library_->api.CommAbort(comm_));
+        if (missing_) static_cast<void>(driver_->api.MemFree(missing_));
         if (last_) static_cast<void>(driver_->api.EventDestroy(last_));
         if (aside_) static_cast<void>(driver_->api.StreamDestroy(aside_));
     }
@@ -127,18 +142,18 @@ private:
     }
     /// What a query says when it is ready, or when the time is over.
     template <typename Query>
-    cuda::Result poll(const Query& query) const {
+    cuda::Result poll(Seconds limit, const Query& query) const {
         constexpr auto kSpin = std::chrono::milliseconds(2);  // what takes longer may take 50 us more
         for (const auto begin = Clock::now();;) {
             const cuda::Result result = query();
             const auto waited = Clock::now() - begin;
-            if (result != kNotReady || waited > timeout()) return result;
+            if (result != kNotReady || waited > limit) return result;
             if (waited > kSpin) std::this_thread::sleep_for(std::chrono::microseconds(50));
             else std::this_thread::yield();
         }
     }
     bool is_idle_in_time() const {
-        return poll([&] { return driver_->api.EventQuery(last_); }) != kNotReady;
+        return poll(timeout(), [&] { return driver_->api.EventQuery(last_); }) != kNotReady;
     }
     [[noreturn]] void end_and_throw(const std::string& reason) {
         end(reason);
@@ -206,6 +221,14 @@ private:
             end_and_throw(fmt::format("NCCL: {}; the group has ended, make another of the ranks that are left",
                                       library_->api.GetErrorString(state)));
     }
+    void look_for_missing() {
+        uint64_t word = 0;
+        copy(&word, reinterpret_cast<const void*>(missing_), sizeof word, aside_);
+        std::vector<int> missing;
+        for (int r = 0; r < std::min(ranks(), static_cast<int>(kMostPeers)); ++r)
+            if (word >> r & 1) missing.push_back(r);
+        if (!missing.empty()) end_and_throw(comm::sentence_of_missing(missing, experts_, timeout()));
+    }
     void copy(void* to, const void* from, size_t bytes, void* stream) {
         driver_->check(driver_->api.MemcpyDtoHAsync(to, reinterpret_cast<cuda::DevicePtr>(from), bytes, stream),
                        "cuMemcpyDtoHAsync");
@@ -239,8 +262,10 @@ private:
     const cuda::Device device_;
     std::mutex mutex_;  // NCCL takes one call of a communicator at once
     Comm comm_ = nullptr;
-    void* last_ = nullptr;   // event behind the last messages
-    void* aside_ = nullptr;  // for what cannot wait for a stream of the caller's
+    void* last_ = nullptr;         // event behind the last messages
+    void* aside_ = nullptr;        // for what cannot wait for a stream of the caller's
+    cuda::DevicePtr missing_ = 0;  // the word of `missing`
+    std::atomic<bool> kernels_wait_ = false;
     comm::Arrivals arrivals_;
     int64_t experts_ = 0;
     std::string reason_;  // why the group has ended

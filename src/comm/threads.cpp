@@ -150,6 +150,7 @@ public:
         meeting_->show(rank(), nullptr, 0);
         return std::make_unique<ThreadTable>(std::move(all));
     }
+    uint64_t* missing(int64_t) override { return nullptr; }
     void check() override { meeting_->check_now(); }
     void wait(Stream) override {}
     void end(const std::string& reason) noexcept override { meeting_->end(reason); }

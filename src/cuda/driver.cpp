@@ -86,6 +86,7 @@ void resolve_all(const Resolver& resolve, Api& api) {
     resolve(api.StreamDestroy, "cuStreamDestroy", 4000);
     resolve(api.StreamQuery, "cuStreamQuery", 2000);
     resolve(api.StreamSynchronize, "cuStreamSynchronize", 2000);
+    resolve(api.StreamWaitEvent, "cuStreamWaitEvent", 3020);
     resolve(api.StreamIsCapturing, "cuStreamIsCapturing", 10000);
     resolve(api.StreamBeginCapture, "cuStreamBeginCapture", 10010);
     resolve(api.StreamEndCapture, "cuStreamEndCapture", 10000);

@@ -131,6 +131,7 @@ struct Api {
     Result (*StreamDestroy)(StreamHandle);
     Result (*StreamQuery)(StreamHandle);
     Result (*StreamSynchronize)(StreamHandle);
+    Result (*StreamWaitEvent)(StreamHandle, void* event, unsigned flags);
     Result (*StreamIsCapturing)(StreamHandle, int*);
     Result (*StreamBeginCapture)(StreamHandle, int mode);
     Result (*StreamEndCapture)(StreamHandle, GraphHandle*);

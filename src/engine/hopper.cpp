@@ -292,8 +292,6 @@ void HopperBackend::run(const Operation& operation) {
             if constexpr (std::is_same_v<decltype(call), const MoeCall&>) run_moe(call);
             else if constexpr (std::is_same_v<decltype(call), const EpMoeCall&>) run_ep_moe(call);
             else if constexpr (std::is_same_v<decltype(call), const FourBitCall&>) run_four_bit(call);
-            else if constexpr (requires { call.params.peers; })
-                throw Error(Errc::Unsupported, "memory: rows go through that of ranks on the CPU alone; leave it out");
             else if constexpr (requires { memory_of(call); }) run_topk(call);
             else start(call);
         },

@@ -178,8 +178,8 @@ private:
     std::tuple<KernelsOf<AddPiecesConfig>, KernelsOf<GroupListConfig>, KernelsOf<QuantizeConfig>,
                KernelsOf<QuantizeColumnsConfig>, KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>,
                KernelsOf<MqaScheduleConfig>, KernelsOf<PrenormKernel>, KernelsOf<SwigluConfig>, KernelsOf<RouteConfig>,
-               KernelsOf<SlotsConfig>, KernelsOf<PermuteConfig>, KernelsOf<CombineConfig>, KernelsOf<TopkConfig>,
-               KernelsOf<FourBitConfig>>
+               KernelsOf<SlotsConfig>, KernelsOf<PeersConfig>, KernelsOf<PermuteConfig>, KernelsOf<CombineConfig>,
+               KernelsOf<TopkConfig>, KernelsOf<FourBitConfig>>
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<plan::Problem, bool, plan::ProblemHash> fused_;  // is a layer's first product faster so?

@@ -31,6 +31,7 @@ std::vector<jit::KernelSource> pack_contents() {
     for (const SwigluConfig& c : jit::swiglu_configs()) sources.push_back(jit::source_of(c));
     for (jit::KernelSource& source : jit::routing_sources()) sources.push_back(std::move(source));
     sources.push_back(jit::source_of(SlotsConfig{}));
+    for (const bool pushes : {false, true}) sources.push_back(jit::source_of(PeersConfig{pushes}));
     for (jit::KernelSource& source : jit::topk_sources()) sources.push_back(std::move(source));
     for (const FourBitConfig& c : jit::four_bit_configs()) sources.push_back(jit::source_of(c));
     return sources;

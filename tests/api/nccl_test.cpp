@@ -131,6 +131,21 @@ TEST_F(Nccl, HasMemoryThatItsRanksReachOfEachOther) {
     EXPECT_EQ(mock->allocations, 0);
 }
 
+TEST_F(Nccl, NamesTheRanksThatKernelsMiss) {
+    on_ranks([&](Communicator& c) {
+        c.wait();
+        uint64_t* const missing = c.group().missing(3);
+        EXPECT_EQ(*missing, 0u);
+        c.wait();
+        const int other = 1 - c.rank();
+        *missing = uint64_t{1} << other;
+        const std::string said = error_of([&] { c.wait(); }).what();
+        EXPECT_TRUE(said.starts_with(comm::name_of_rank(other, 3) + " has not come within 0.05 s")) << said;
+        EXPECT_EQ(error_of([&] { c.group().check(); }).what(), said);
+    });
+    EXPECT_EQ(mock->allocations, 0);
+}
+
 TEST_F(Nccl, TurnsMulticastOffAndRefusesToHaveItOn) {
     static_cast<void>(Communicator::make_id(context_, how_));
     EXPECT_STREQ(std::getenv(kMulticast), "0");

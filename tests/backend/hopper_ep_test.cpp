@@ -21,6 +21,7 @@ public:
         comm::Arrivals arrivals;
     };
     std::vector<Asked> exchanges;
+    uint64_t missed = 0;
 
     void all_to_all(const comm::AllToAll& all) override {
         exchanges.push_back(
@@ -33,6 +34,7 @@ public:
     }
     void store(void*, const void*, size_t) override {}
     std::unique_ptr<comm::PeerTable> share(size_t) override { return nullptr; }
+    uint64_t* missing(int64_t) override { return &missed; }
     void check() override {}
     void wait(Stream) override {}
     void end(const std::string&) noexcept override {}
@@ -42,26 +44,39 @@ private:
     size_t fetched_ = 0;
 };
 
+/// Memory of two ranks that lies nowhere, with a stream of its own.
+class SomewhereTable final : public comm::PeerTable {
+public:
+    SomewhereTable() : PeerTable(kRanks) {
+        of_ = {test::address(0x200000000), test::address(0x300000000)};
+        whole_ = true;
+    }
+    Stream fork(Stream) override { return test::address(0x77); }
+    void join(Stream) override { ++joined; }
+    int joined = 0;
+};
+
 class HopperEp : public test::HopperTest {
 protected:
-    std::vector<std::string> run(Recorded& group, int64_t capacity, uintptr_t workspace = 0, bool pdl = false) {
+    std::vector<std::string> run(Recorded& group, int64_t capacity, uintptr_t workspace = 0, bool pdl = false,
+                                 const PeerMemoryState* memory = nullptr, int64_t tokens = kTokens) {
         const Device where{DeviceType::Cuda, 0};
         const auto weights = [&](uintptr_t at, DType dtype, int64_t rows, int64_t cols) {
             return ConstStack{{test::address(at), dtype, rows, cols, cols, 1, where}, kExperts, rows * cols};
         };
-        const MoeArgs layer{.x = {test::address(0x1000), DType::BF16, kTokens, kHidden, kHidden, 1, where},
-                            .ids = {test::address(0x2000), DType::I64, kTokens, kChoices, kChoices, 1, where},
-                            .weights = {test::address(0x3000), DType::F32, kTokens, kChoices, kChoices, 1, where},
+        const MoeArgs layer{.x = {test::address(0x1000), DType::BF16, tokens, kHidden, kHidden, 1, where},
+                            .ids = {test::address(0x2000), DType::I64, tokens, kChoices, kChoices, 1, where},
+                            .weights = {test::address(0x3000), DType::F32, tokens, kChoices, kChoices, 1, where},
                             .gate_up = weights(0x10000, DType::E4M3, 2 * kPairs, kHidden),
                             .gate_up_scales = weights(0x20000, DType::F32, 2, 2),
                             .down = weights(0x30000, DType::E4M3, kHidden, kPairs),
                             .down_scales = weights(0x40000, DType::F32, 2, 1),
-                            .out = {test::address(0x50000), DType::BF16, kTokens, kHidden, kHidden, 1, where},
+                            .out = {test::address(0x50000), DType::BF16, tokens, kHidden, kHidden, 1, where},
                             .workspace = workspace ? test::address(workspace) : nullptr};
         const EpOptions how{.capacity = capacity};
         const MoeOptions options{.fused = true, .pdl = pdl};
         mock->launches.clear();
-        hopper_->run(EpMoeCall{layer, options, how, group});
+        hopper_->run(EpMoeCall{layer, options, how, group, false, memory});
         std::vector<std::string> entries;
         for (const mock::Launch& launch : mock->launches)
             entries.push_back(launch.entry.ends_with("_gated")     ? "gated"
@@ -127,6 +142,63 @@ TEST_F(HopperEp, SendsWhatIsChosenWithoutACapacity) {
     EXPECT_EQ(mock->allocations, 0) << "all has been given back";
     Recorded nobody({0, 0, 0, 0});
     EXPECT_EQ(run(nobody, 0).size(), kLaunches.size() - 5) << "no experts, as no row has come";
+}
+
+PeerMemoryState memory_of_ranks(int64_t tokens, const comm::Group& group) {
+    const MoeShape most{
+        .tokens = tokens, .choices = kChoices, .hidden = kHidden, .intermediate = kPairs, .experts = kExperts};
+    return {most, peer_places(most, kRanks).bytes, &group, std::make_unique<SomewhereTable>()};
+}
+
+TEST_F(HopperEp, TakesRowsThroughMemoryOfRanks) {
+    constexpr int64_t kCapacity = 8;
+    Recorded group({});
+    const PeerMemoryState memory = memory_of_ranks(20, group);
+    EXPECT_EQ(run(group, kCapacity, 0x100000000, true, &memory),
+              (std::vector<std::string>{"routing_route", "routing_permute_quantize", "ep_pull", "gated", "grouped",
+                                        "ep_push", "routing_combine"}));
+    EXPECT_TRUE(group.exchanges.empty());
+    EXPECT_EQ(mock->allocations, 0);
+    const mock::Launch &permute = mock->launches[1], &pull = mock->launches[2], &push = mock->launches[5],
+                       &combine = mock->launches[6];
+    for (const mock::Launch& launch : mock->launches) EXPECT_TRUE(launch.programmatic);
+    const PeerView& v = pull.pull.peers;
+    EXPECT_EQ(v.memory[0], test::address(0x200000000));
+    EXPECT_EQ(v.rank, 1u);
+    EXPECT_EQ(v.missing, &group.missed);
+    EXPECT_EQ(v.timeout_ns, 1'000'000'000u);
+    EXPECT_EQ(permute.permute.q, v.row(1, 0));
+    EXPECT_EQ(combine.combine.y, v.result(1, 0));
+    EXPECT_EQ(pull.grid, 5u) << "20 tokens of each of two ranks, a warp each";
+    EXPECT_EQ(pull.block, 256u);
+    EXPECT_EQ(push.push.first, 0u);
+    EXPECT_TRUE(push.push.ends());
+    EXPECT_EQ(push.grid, 1u) << "16 rows, a warp each";
+    EXPECT_EQ(push.block, 1024u);
+}
+
+TEST_F(HopperEp, SendsResultsOfSomeExpertsWhileOthersCompute) {
+    constexpr int64_t kMany = 1024;
+    Recorded group({});
+    const PeerMemoryState memory = memory_of_ranks(kMany, group);
+    EXPECT_EQ(
+        run(group, kMany, 0x100000000, true, &memory, kMany),
+        (std::vector<std::string>{"routing_route_cluster", "routing_permute_quantize", "ep_pull", "gated", "grouped",
+                                  "ep_push", "grouped", "ep_push", "grouped", "ep_push", "routing_combine"}))
+        << "as many parts as experts, where these are few";
+    EXPECT_EQ(static_cast<const SomewhereTable&>(*memory.table).joined, 1);
+    const int32_t* const offsets = mock->launches[2].pull.numbers;
+    for (uint32_t i = 0; i < kExperts; ++i) {
+        const mock::Launch &product = mock->launches[4 + 2 * i], &push = mock->launches[5 + 2 * i];
+        EXPECT_EQ(product.grid, 132u - 16) << "the other SMs are for what pushes";
+        EXPECT_EQ(product.grouped.groups.ends, offsets + i + 1);
+        EXPECT_EQ(product.grouped.groups.groups, 1u);
+        EXPECT_EQ(push.stream, test::address(0x77));
+        EXPECT_EQ(push.push.first, i);
+        EXPECT_EQ(push.push.last, i + 1);
+        EXPECT_EQ(push.grid, i + 1 < kExperts ? 16u : 64u);
+        EXPECT_FALSE(push.programmatic);
+    }
 }
 
 TEST_F(HopperEp, IsCapturedAtACapacityAlone) {

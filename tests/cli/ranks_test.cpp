@@ -34,7 +34,8 @@ TEST(BenchRanks, HasTheLayerItsPartsAndWhatOfMessagesShows) {
         EXPECT_TRUE(row.at("right").get<bool>());
         EXPECT_GT(row.at("of_bound").get<double>(), 0.2) << "codes have three bits";
         const json& us = row.at("us");
-        for (const char* name : {"layer", "local", "exchange"}) EXPECT_GT(us.at(name).get<double>(), 0) << name;
+        for (const char* name : {"layer", "local", "exchange", "memory"})
+            EXPECT_GT(us.at(name).get<double>(), 0) << name;
         EXPECT_NEAR(us.at("exposed").get<double>(), us.at("layer").get<double>() - us.at("local").get<double>(), 1e-6);
     }
     EXPECT_EQ(record.at("rows")[0].at("ids"), "even");

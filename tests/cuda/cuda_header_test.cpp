@@ -51,6 +51,7 @@ SAME(StreamCreate, 2000);
 SAME(StreamDestroy, 4000);
 SAME(StreamQuery, 2000);
 SAME(StreamSynchronize, 2000);
+SAME(StreamWaitEvent, 3020);
 SAME(StreamIsCapturing, 10000);
 SAME(StreamBeginCapture, 10010);
 SAME(StreamEndCapture, 10000);

@@ -8,6 +8,7 @@
 #include "engine/pack_contents.h"
 #include "jit/digest.h"
 #include "jit/kernel_files.h"
+#include "ops/ep/source.h"
 #include "ops/four_bit/source.h"
 #include "ops/gemm/source.h"
 #include "ops/mqa/source.h"
@@ -78,11 +79,12 @@ TEST(GemmSource, OfDifferentKernelsDiffersInTextAndEntry) {
         EXPECT_TRUE(entries.insert(s.entry).second) << s.entry;
         EXPECT_NE(s.text.find("\n" + s.entry + "("), std::string::npos) << s.entry;
     }
-    constexpr size_t kSchedules = 1, kLists = 1, kSlots = 1;
+    constexpr size_t kSchedules = 1, kLists = 1, kSlots = 1, kPeers = PeersConfig::kCount;
     EXPECT_EQ(texts.size(), plan::kernels().size() + add_pieces_configs().size() + kLists + quantize_configs().size() +
                                 quantize_columns_configs().size() + scale_layout_configs().size() +
                                 mqa_configs().size() + kSchedules + prenorm_configs().size() + swiglu_configs().size() +
-                                routing_sources().size() + kSlots + topk_sources().size() + four_bit_configs().size());
+                                routing_sources().size() + kSlots + kPeers + topk_sources().size() +
+                                four_bit_configs().size());
 }
 
 TEST(KernelFiles, AreTheFilesOfTheKernelsDirectoryByteForByte) {

@@ -5,6 +5,7 @@
 #include <finegemm/gemm/kernel_plan.h>
 
 #include "engine/pack_contents.h"
+#include "ops/ep/source.h"
 #include "ops/four_bit/source.h"
 #include "ops/gemm/source.h"
 #include "ops/mqa/source.h"
@@ -50,6 +51,8 @@ ordered_json budget_of(const ordered_json& report) {
     for (const FourBitConfig& config : jit::four_bit_configs())
         taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
     for (const RouteConfig config : {RouteConfig{1}, RouteConfig{RouteConfig::kMostCtas}})
+        taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
+    for (const PeersConfig config : {PeersConfig{false}, PeersConfig{true}})
         taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
     for (const jit::KernelSource& source : jit::topk_sources())
         taken[source.entry]["smem"] = TopkConfig{source.entry.back() == '1' ? 1u : 8u}.smem_bytes();

@@ -277,6 +277,7 @@ const Symbol kSymbols[] = {
     {"cuStreamDestroy", 4000, reinterpret_cast<void*>(&cuStreamDestroy_v2)},
     {"cuStreamQuery", 2000, reinterpret_cast<void*>(&cuStreamQuery)},
     {"cuStreamSynchronize", 2000, reinterpret_cast<void*>(&cuStreamSynchronize)},
+    {"cuStreamWaitEvent", 3020, reinterpret_cast<void*>(&cuStreamWaitEvent)},
     {"cuStreamIsCapturing", 10000, reinterpret_cast<void*>(&cuStreamIsCapturing)},
     {"cuStreamBeginCapture", 10010, reinterpret_cast<void*>(&cuStreamBeginCapture_v2)},
     {"cuStreamEndCapture", 10000, reinterpret_cast<void*>(&cuStreamEndCapture)},

@@ -21,6 +21,7 @@
 #include <finegemm/prenorm/prenorm.h>
 #include <finegemm/quantize/columns.h>
 #include <finegemm/quantize/swiglu.h>
+#include <finegemm/routing/peers.h>
 #include <finegemm/routing/slots.h>
 #include <finegemm/scale_layout/scale_layout.h>
 #include <finegemm/topk/topk.h>
@@ -50,6 +51,8 @@ struct Launch {
     SwigluParams swiglu{};                     // of a kernel "FineGEMM_swiglu_quantize_*"
     RouteParams route{};                       // of a kernel "FineGEMM_routing_route*"
     SlotsParams slots{};                       // of a kernel "FineGEMM_ep_slots"
+    PullParams pull{};                         // "FineGEMM_ep_pull"
+    PushParams push{};                         // "FineGEMM_ep_push"
     PermuteParams permute{};                   // of a kernel "FineGEMM_routing_permute*"
     CombineParams combine{};                   // of a kernel "FineGEMM_routing_combine"
     TopkParams topk{};                         // of a kernel "FineGEMM_topk_*"

@@ -35,6 +35,8 @@ inline bool copied_operation(const std::string& entry, const void* from, Launch&
     else if (has("FineGEMM_swiglu_quantize_")) std::memcpy(&launch.swiglu, from, sizeof launch.swiglu);
     else if (has("FineGEMM_routing_route")) std::memcpy(&launch.route, from, sizeof launch.route);
     else if (has("FineGEMM_ep_slots")) std::memcpy(&launch.slots, from, sizeof launch.slots);
+    else if (has("FineGEMM_ep_pull")) std::memcpy(&launch.pull, from, sizeof launch.pull);
+    else if (has("FineGEMM_ep_push")) std::memcpy(&launch.push, from, sizeof launch.push);
     else if (has("FineGEMM_routing_permute")) std::memcpy(&launch.permute, from, sizeof launch.permute);
     else if (has("FineGEMM_routing_combine")) std::memcpy(&launch.combine, from, sizeof launch.combine);
     else if (has("FineGEMM_topk_")) std::memcpy(&launch.topk, from, sizeof launch.topk);

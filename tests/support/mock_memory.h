@@ -122,6 +122,7 @@ inline int cuEventRecord(void* event, void*) {
     internals().recorded_us[event] = state().clock_us;
     return entry.result;
 }
+inline int cuStreamWaitEvent(void*, void*, unsigned) { return Entry("cuStreamWaitEvent").result; }
 inline int cuEventQuery(void*) { return Entry("cuEventQuery").result; }
 inline int cuEventSynchronize(void*) { return Entry("cuEventSynchronize").result; }
 inline int cuEventElapsedTime(float* milliseconds, void* from, void* to) {

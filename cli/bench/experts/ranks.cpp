@@ -100,7 +100,13 @@ public:
         own.workspace_bytes = ep_moe_workspace_bytes(shape_, ranks, capacity_);
         all.first = rank * shape_.experts;
         const int64_t each = all_ * shape_.choices / (ranks * shape_.experts);
+        PeerMemory peers(communicator_, shape_);
         const std::function<void()> layer = [&] { ep_moe(context, communicator_, own, {.capacity = capacity_}); },
+                                    memory =
+                                        [&] {
+                                            ep_moe(context, communicator_, own,
+                                                   {.capacity = capacity_, .memory = &peers});
+                                        },
                                     local = [&] { moe(context, all, {.expected_m = std::max<int64_t>(each, 1)}); },
                                     exchange = [&] {
                                         exchange_evenly(communicator_, from.data(), to.data(), capacity_ * sent);
@@ -108,12 +114,15 @@ public:
                                     };
         if (!target_.gpu)
             return {median_time(target_, repeats, layer), median_time(target_, repeats, local),
-                    median_time(target_, repeats, exchange)};
+                    median_time(target_, repeats, exchange), median_time(target_, repeats, memory)};
         // Ranks meet before each, so that none waits for another that is late.
         const std::function<void()> meet = [&] { exchange_evenly(communicator_, from.data(), to.data(), 1); };
-        const std::vector<std::function<void()>> calls = {meet, layer, meet, local, meet, exchange};
-        const std::vector<double> us = target_.gpu->time(repeats, calls);
-        return {us[1], us[3], us[5]};
+        std::vector<std::function<void()>> calls = {meet, layer, meet, local, meet, exchange};
+        if (peers.is_reached()) calls.insert(calls.end(), {meet, memory});
+        std::vector<double> us = target_.gpu->time(repeats, calls);
+        us.resize(8);
+        communicator_.wait();  // the memory goes when all ranks have used it
+        return {us[1], us[3], us[5], us[7]};
     }
 
     int64_t capacity() const { return capacity_; }
@@ -226,6 +235,7 @@ RanksMeasured Ranks::measure(const MoeShape& shape, bool zipf, int repeats) {
         result.us.layer = std::max(result.us.layer, times[r].layer);
         result.us.local = std::max(result.us.local, times[r].local);
         result.us.exchange = std::max(result.us.exchange, times[r].exchange);
+        result.us.memory = std::max(result.us.memory, times[r].memory);
         result.of_bound = std::max(result.of_bound, ranks[r]->error(ranks));
     }
     for (const Target& target : targets_)

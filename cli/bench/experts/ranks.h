@@ -20,6 +20,7 @@ struct RanksTimes {
     double layer = 0;     // with a capacity that all choices fit
     double local = 0;     // the experts here alone, with the tokens of all ranks
     double exchange = 0;  // the layer's messages alone, there and back
+    double memory = 0;    // the layer through memory of all ranks; 0: they do not reach it
     /// What the layer takes beside its experts.
     double exposed() const { return layer - local; }
 };

@@ -23,7 +23,6 @@ FG_HD constexpr bool has_come(uint64_t word, uint32_t generation) {
 struct PeerHeader {
     uint32_t generation;            // of the last call that has ended here
     uint32_t ended;                 // CTAs of the kernel that runs
-    uint64_t missing;               // ranks that have not come, a bit each: no call does anything from then on
     uint64_t ready[kMostPeers];     // of each rank: its rows may be read, and it has so many tokens
     uint64_t returned[kMostPeers];  // of each rank: what its experts have made of rows from here is here
 };
@@ -43,6 +42,8 @@ struct PeerPlaces {
 struct PeerView {
     uint8_t* memory[kMostPeers];
     PeerPlaces places;
+    uint64_t* missing;  // of this rank's group: those that have not come, a bit each; no call does anything from then
+                        // on. Null on the CPU
     uint64_t timeout_ns;
     uint32_t rank, ranks;
     uint32_t experts;       // of each rank
@@ -74,11 +75,40 @@ struct PeerView {
     }
 };
 
+/// A kernel that takes rows of tokens to experts, or results back: each CTA finds all places by itself.
+struct PeersConfig {
+    bool pushes = false;
+    /// CTAs that pull wait for other ranks, and leave room for those of the next layer. One that pushes takes the
+    /// registers of its SM, so that those of a product beside it have SMs of their own.
+    uint32_t warps = pushes ? 32 : 8;
+
+    static constexpr uint32_t kCount = 2;
+    FG_HD constexpr uint32_t index() const { return pushes ? 1 : 0; }
+    FG_HD constexpr uint32_t threads() const { return warps * kWarpSize; }
+    FG_HD constexpr uint32_t ctas_per_sm() const { return pushes ? 1 : 4; }  // that there is room for
+    FG_HD constexpr uint32_t most_per_sm() const { return pushes ? 1 : 2; }
+    FG_HD static constexpr uint32_t chunk_bytes() { return 2048; }  // that a warp takes of a row at once
+    FG_HD static constexpr uint32_t smem_bytes();
+};
+
+/// What a CTA finds: rows of an expert here from a rank, by experts, then by ranks.
+struct PeersShared {
+    uint32_t there[kMostExperts];     // where they begin at the rank
+    uint32_t here[kMostExperts + 1];  // and here; behind the last ones, how many there are
+    uint32_t ends[kMostPeers];        // of the rows of a rank that fit
+    uint32_t firsts[kMostPeers + 1];  // tokens of ranks before, in the order in which this one goes through them
+    uint32_t sums[kWarpSize];         // of warps
+    uint32_t given_up, lost;          // a rank has been missed before; is missed now
+    uint32_t last;                    // of all CTAs this one has ended last
+};
+FG_HD constexpr uint32_t PeersConfig::smem_bytes() { return sizeof(PeersShared); }
+
 /// Rows from other ranks go where experts here have theirs: by experts, then by ranks, then by their order there.
 struct PullParams {
     PeerView peers;
-    uint8_t* q;     // [ranks * capacity, value_bytes]
-    float* scales;  // of its rows, which are contiguous
+    Divider by_ranks = {}, by_chunks = {};  // chunks: of a row
+    uint8_t* q;                             // [ranks * capacity, value_bytes]
+    float* scales;                          // of its rows, which are contiguous
     int64_t scale_col_stride;
     int32_t* numbers;  // [experts + 1]: where the rows of an expert begin
     int32_t* counts;   // [ranks]: rows that this rank has for each, whether they fit or not
@@ -86,7 +116,11 @@ struct PullParams {
 
 struct PushParams {
     PeerView peers;
+    uint32_t first, last;  // experts here whose results are sent; behind those of all, the call ends
+    Divider by_ranks = {}, by_chunks = {};
     const uint8_t* y;  // [ranks * capacity, result_bytes], as pulled
+
+    FG_HD constexpr bool ends() const { return last == peers.experts; }
 };
 
 }  // namespace finegemm

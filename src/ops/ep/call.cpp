@@ -42,10 +42,7 @@ PeerPlaces peer_places(const MoeShape& most, int64_t ranks) {
     return p;
 }
 
-bool EpMoeCall::has_peers() const {
-    return how.memory && how.capacity > 0 && how.memory->state().table->is_whole() &&
-           group.device().type == DeviceType::Cpu;
-}
+bool EpMoeCall::has_peers() const { return memory && how.capacity > 0 && memory->table->is_whole(); }
 
 int64_t most_rows(int64_t hidden) { return std::min<int64_t>(int64_t{1} << 23, INT32_MAX / (hidden / 256 + 1)); }
 

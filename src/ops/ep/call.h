@@ -26,7 +26,8 @@ struct EpMoeCall {
     const MoeOptions& options;
     const EpOptions& how;
     comm::Group& group;
-    bool check_values = false;  // the options', or the context's
+    bool check_values = false;                // the options', or the context's
+    const PeerMemoryState* memory = nullptr;  // that of `how`
 
     bool has_peers() const;  // rows travel through memory that all ranks reach
     int64_t ranks() const { return group.ranks(); }
@@ -45,6 +46,7 @@ struct SlotsCall {
 /// Rows of tokens that other ranks have, to experts here: waits for all ranks.
 struct PullCall {
     PullParams params;
+    int64_t most_tokens;  // of a rank
     const PermuteOptions& options;
     comm::Group& group;
 };

@@ -36,8 +36,8 @@ void check_workspace(const EpMoeCall& call) {
 
 /// What all calls with a memory have in common with the one that it was made for.
 void check_memory(const EpMoeCall& call) {
-    if (!call.how.memory) return;
-    const PeerMemoryState& memory = call.how.memory->state();
+    if (!call.memory) return;
+    const PeerMemoryState& memory = *call.memory;
     const MoeShape s = call.shape(), &most = memory.most;
     if (memory.group != &call.group)
         reject("memory", "is that of another communicator; pass one that was made with this one");

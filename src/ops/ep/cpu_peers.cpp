@@ -94,14 +94,16 @@ void run_on_cpu(const PullCall& call, ThreadPool& pool) {
 }
 
 void run_on_cpu(const PushCall& call, ThreadPool&) {
-    const PeerView& v = call.params.peers;
+    const PushParams& p = call.params;
+    const PeerView& v = p.peers;
     PeerHeader& own = *v.header(v.rank);
     const Segments segments(v);
-    for (size_t i = 0; i < segments.there.size(); ++i) {
+    for (size_t i = size_t{p.first} * v.ranks; i < size_t{p.last} * v.ranks; ++i) {
         const uint32_t to = static_cast<uint32_t>(i) % v.ranks, first = segments.here[i];
-        std::memcpy(v.result(to, segments.there[i]), call.params.y + int64_t{first} * v.result_bytes,
+        std::memcpy(v.result(to, segments.there[i]), p.y + int64_t{first} * v.result_bytes,
                     int64_t{segments.here[i + 1] - first} * v.result_bytes);
     }
+    if (!p.ends()) return;
     spoil_others(v);
     const uint32_t generation = generation_of(v);
     tell_all(v, &PeerHeader::returned, peer_word(generation, 0));

@@ -1,6 +1,7 @@
-// A layer of experts over ranks on a GPU: its memory, and where rows are in messages, as a launch. Layer engine.
+// A layer of experts over ranks on a GPU: its memory, and its kernels' launches. Layer engine.
 #include "ops/ep/hopper.h"
 
+#include <algorithm>
 #include <deque>
 
 #include <finegemm/error.h>
@@ -16,6 +17,34 @@ SlotsLaunch launch_of(const SlotsCall& call) {
     return {kConfig, call.params, min(ceil_div(call.params.tasks(), kConfig.threads()), kMaxGrid)};
 }
 
+namespace {
+
+/// As many CTAs as there are at once, or as rows want. `rows`: the most that there may be.
+uint32_t grid_of(const PeersConfig& config, int64_t rows, uint32_t chunks, int32_t num_sms, uint32_t sms) {
+    const int64_t most = (num_sms > 0 ? num_sms : static_cast<int64_t>(sms)) * config.most_per_sm();
+    return static_cast<uint32_t>(std::clamp<int64_t>((rows * chunks + config.warps - 1) / config.warps, 1, most));
+}
+
+}  // namespace
+
+PullLaunch launch_of(const PullCall& call, const cuda::Driver&, uint32_t sms) {
+    constexpr PeersConfig kConfig{.pushes = false};
+    PullParams params = call.params;
+    const PeerView& v = params.peers;
+    const uint32_t chunks = ceil_div(v.value_bytes, kConfig.chunk_bytes());
+    params.by_ranks = Divider::by(v.ranks), params.by_chunks = Divider::by(chunks);
+    return {kConfig, params, grid_of(kConfig, call.most_tokens * v.ranks, chunks, call.options.num_sms, sms)};
+}
+
+PushLaunch launch_of(const PushCall& call, const cuda::Driver&, uint32_t sms) {
+    constexpr PeersConfig kConfig{.pushes = true};
+    PushParams params = call.params;
+    const PeerView& v = params.peers;
+    const uint32_t chunks = ceil_div(v.result_bytes, kConfig.chunk_bytes());
+    params.by_ranks = Divider::by(v.ranks), params.by_chunks = Divider::by(chunks);
+    return {kConfig, params, grid_of(kConfig, int64_t{v.ranks} * v.capacity, chunks, call.options.num_sms, sms)};
+}
+
 void HopperBackend::run_ep_moe(const EpMoeCall& call) {
     if (call.how.capacity == 0 || call.check_values) {
         int capturing = 0;
@@ -26,9 +55,10 @@ void HopperBackend::run_ep_moe(const EpMoeCall& call) {
                         "graph captures the stream; pass a capacity, without check_values");
     }
     std::deque<cuda::StreamMemory> taken;
-    run_steps(*this, call, [&](int64_t bytes) {
+    const TakeMemory take = [&](int64_t bytes) {
         return taken.emplace_back(memory(), static_cast<size_t>(bytes), call.options.stream).data();
-    });
+    };
+    run_steps(*this, call, take, static_cast<int32_t>(spec_.sms));
 }
 
 }  // namespace finegemm

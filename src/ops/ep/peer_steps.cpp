@@ -11,13 +11,22 @@ namespace finegemm {
 namespace {
 
 class PeerSteps {
+    static constexpr int64_t kMany = 4096, kParts = 4;
+    static constexpr int32_t kSmsOfPush = 16;
+
 public:
-    PeerSteps(Backend& backend, const EpMoeCall& call, const TakeMemory& take)
-        : backend_(backend), call_(call), take_(take), shape_(call.shape()), row_(sent_row(shape_.hidden)) {
-        const PeerMemoryState& memory = call.how.memory->state();
+    PeerSteps(Backend& backend, const EpMoeCall& call, const TakeMemory& take, int32_t sms)
+        : backend_(backend),
+          call_(call),
+          take_(take),
+          sms_(call.options.num_sms > 0 ? std::min(call.options.num_sms, sms) : sms),
+          shape_(call.shape()),
+          row_(sent_row(shape_.hidden)) {
+        const PeerMemoryState& memory = *call.memory;
         const auto ranks = static_cast<int32_t>(call.ranks());
         view_ = {.memory = {},
                  .places = peer_places(memory.most, ranks),
+                 .missing = call.group.missing(call.experts()),
                  .timeout_ns = static_cast<uint64_t>(call.group.timeout().count() * 1e9),
                  .rank = static_cast<uint32_t>(call.group.rank()),
                  .ranks = static_cast<uint32_t>(ranks),
@@ -81,24 +90,12 @@ private:
     /// The experts here, over rows of all ranks.
     void compute(void* workspace, int64_t workspace_bytes, int32_t* counts) {
         const int64_t rows = call_.ranks() * call_.how.capacity;
-        const PermuteOptions options = overlapping();
         const ElsewhereRows elsewhere{
-            .bring =
-                [&](const Stack& q, const Stack& scales, const Matrix& offsets) {
-                    backend_.run(PullCall{{.peers = view_,
-                                           .q = static_cast<uint8_t*>(q.matrix.data),
-                                           .scales = static_cast<float*>(scales.matrix.data),
-                                           .scale_col_stride = scales.matrix.col_stride,
-                                           .numbers = static_cast<int32_t*>(offsets.data),
-                                           .counts = counts},
-                                          options,
-                                          call_.group});
-                },
-            .take =
-                [&](const Stack& y) {
-                    backend_.run(PushCall{
-                        {.peers = view_, .y = static_cast<const uint8_t*>(y.matrix.data)}, options, call_.group});
-                }};
+            .bring = [&](const Stack& q, const Stack& scales,
+                         const Matrix& offsets) { pull(q, scales, offsets, counts); },
+            .take = [&](const Stack& y, int64_t first, int64_t last) { push(y, first, last); },
+            .parts = has_many() ? kParts : 1,
+            .part_sms = sms_ - kSmsOfPush};
         MoeArgs args = call_.layer;
         args.x = {nullptr, DType::E4M3, rows, shape_.hidden, shape_.hidden, 1, call_.device()};
         args.ids = {nullptr, DType::I32, rows, 1, 1, 1, call_.device()};
@@ -109,16 +106,49 @@ private:
         backend_.run(MoeCall{args, of_layer, call_.check_values, &elsewhere});
     }
 
+    void pull(const Stack& q, const Stack& scales, const Matrix& offsets, int32_t* counts) {
+        const PermuteOptions options = overlapping();
+        backend_.run(PullCall{{.peers = view_,
+                               .q = static_cast<uint8_t*>(q.matrix.data),
+                               .scales = static_cast<float*>(scales.matrix.data),
+                               .scale_col_stride = scales.matrix.col_stride,
+                               .numbers = static_cast<int32_t*>(offsets.data),
+                               .counts = counts},
+                              call_.memory->most.tokens,
+                              options,
+                              call_.group});
+    }
+
+    /// Results of experts from `first` up to the one before `last`.
+    void push(const Stack& y, int64_t first, int64_t last) {
+        PermuteOptions options = overlapping();
+        comm::PeerTable& table = *call_.memory->table;
+        const bool ends = last == shape_.experts;
+        if (has_many()) options.stream = table.fork(stream()), options.pdl = false;
+        if (!ends) options.num_sms = kSmsOfPush;
+        backend_.run(PushCall{{.peers = view_,
+                               .first = static_cast<uint32_t>(first),
+                               .last = static_cast<uint32_t>(last),
+                               .y = static_cast<const uint8_t*>(y.matrix.data)},
+                              options,
+                              call_.group});
+        if (has_many() && ends) table.join(stream());
+    }
+
     void combine() {
         if (shape_.tokens == 0) return;
+        // Behind a stream beside this one it cannot begin before the end.
         const CombineOptions options{
-            .stream = stream(), .num_sms = call_.options.num_sms, .pdl = true, .poll = call_.options.poll};
+            .stream = stream(), .num_sms = call_.options.num_sms, .pdl = !has_many(), .poll = call_.options.poll};
         backend_.run(CombineCall{{.y = {mine(view_.places.returned, DType::BF16, call_.choices(), shape_.hidden)},
                                   .inverse = inverse(),
                                   .weights = call_.layer.weights,
                                   .out = call_.layer.out},
                                  options});
     }
+
+    /// While results of some experts travel, others compute; where there are few, launches take longer than that.
+    bool has_many() const { return call_.choices() >= kMany && sms_ > 2 * kSmsOfPush && !call_.check_values; }
 
     PermuteOptions overlapping() const {
         PermuteOptions o;
@@ -136,6 +166,7 @@ private:
     Backend& backend_;
     const EpMoeCall& call_;
     const TakeMemory& take_;
+    const int32_t sms_;
     const MoeShape shape_;
     const SentRow row_;
     PeerView view_;
@@ -143,8 +174,8 @@ private:
 
 }  // namespace
 
-void run_with_peers(Backend& backend, const EpMoeCall& call, const TakeMemory& take) {
-    PeerSteps(backend, call, take).run();
+void run_with_peers(Backend& backend, const EpMoeCall& call, const TakeMemory& take, int32_t sms) {
+    PeerSteps(backend, call, take, sms).run();
 }
 
 }  // namespace finegemm

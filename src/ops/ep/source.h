@@ -1,6 +1,7 @@
-// The source of the kernel for messages between ranks. Layer jit.
+// The sources of the kernels for rows between ranks. Layer jit.
 #pragma once
 
+#include <finegemm/routing/peers.h>
 #include <finegemm/routing/slots.h>
 
 #include "jit/kernel_store.h"
@@ -8,5 +9,6 @@
 namespace finegemm::jit {
 
 KernelSource source_of(const SlotsConfig& config);
+KernelSource source_of(const PeersConfig& config);
 
 }  // namespace finegemm::jit

@@ -1,6 +1,7 @@
 // A layer of experts as calls of the operations that it is made of. Layer engine.
 #include "ops/moe/steps.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -37,9 +38,8 @@ public:
             multiply("gate_up_scales", {rows(), row_scales(), call_.gate_up, call_.gate_up_scales, codes(), groups()},
                      activation(o, code_scales(), weights_of_rows()));
         else multiply_then_activate();
-        if (forms_.down_four_bit) multiply(codes(), code_scales(), call_.down_packed, y());
-        else multiply("down_scales", {codes(), code_scales(), call_.down, call_.down_scales, y(), groups()});
-        if (call_.elsewhere) return call_.elsewhere->take(y());
+        if (call_.elsewhere) return multiply_and_send();
+        multiply_down(0, shape_.experts);
         const auto combine = overlapping<CombineOptions>();
         CombineArgs sums{.y = y(), .inverse = route_args_.inverse, .out = call_.out};
         if (!o.weights_first) sums.weights = call_.weights;
@@ -66,6 +66,28 @@ private:
         else backend_.run(route_);
         backend_.run(permute);
     }
+    /// Results of some experts are on their way while others compute.
+    void multiply_and_send() const {
+        const int64_t parts = forms_.down_four_bit ? 1 : std::min(call_.elsewhere->parts, shape_.experts);
+        for (int64_t i = 0; i < parts; ++i) {
+            const int64_t first = shape_.experts * i / parts, last = shape_.experts * (i + 1) / parts;
+            multiply_down(first, last, parts > 1 ? call_.elsewhere->part_sms : 0);
+            call_.elsewhere->take(y(), first, last);
+        }
+    }
+    /// The second product of experts from `first` up to the one before `last`.
+    void multiply_down(int64_t first, int64_t last, int32_t sms = 0) const {
+        if (forms_.down_four_bit) return multiply(codes(), code_scales(), call_.down_packed, y());
+        Groups some = groups();
+        some.data += first, some.size = last - first + 1;
+        const auto of_some = [&](ConstStack x) {
+            x.matrix.data = static_cast<const uint8_t*>(x.matrix.data) + first * x.stride * size_of(x.matrix.dtype);
+            x.count = last - first;
+            return x;
+        };
+        multiply("down_scales", {codes(), code_scales(), of_some(call_.down), of_some(call_.down_scales), y(), some},
+                 {}, sms);
+    }
     void multiply_then_activate() const {
         const Stack between = matrix(parts_.between, DType::BF16, 2 * shape_.intermediate);
         if (forms_.gate_up_four_bit) multiply(rows(), row_scales(), call_.gate_up_packed, between);
@@ -81,9 +103,11 @@ private:
         backend_.run(activate);
     }
 
-    /// `scales`: what callers call those of B.
-    void multiply(std::string_view scales, const GroupedGemmArgs& args, const Epilogue& epilogue = {}) const {
+    /// `scales`: what callers call those of B. `sms`: 0: as the call says.
+    void multiply(std::string_view scales, const GroupedGemmArgs& args, const Epilogue& epilogue = {},
+                  int32_t sms = 0) const {
         auto options = overlapping<GemmOptions>();
+        if (sms > 0) options.num_sms = sms;
         options.numerics = call_.options.numerics, options.epilogue = epilogue;
         Call product(args, options);
         if (counts_choices()) product.choices = counted_choices(route_);

@@ -25,7 +25,7 @@ struct Index {
 };
 inline Index thread, block, grid;
 
-inline constexpr uint32_t kSharedBytes = 232448, kMostCtas = 8;  // of a cluster
+inline constexpr uint32_t kSharedBytes = 232448, kMostCtas = 16;  // of a cluster, or of ranks that wait for each other
 alignas(1024) inline uint8_t shared[kMostCtas][kSharedBytes + 1024 - kSharedBytes % 1024];
 
 /// Who meets: lanes of a warp, or threads at a barrier. Complete when `expected` have come.
