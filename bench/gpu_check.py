@@ -135,6 +135,7 @@ CHECKS = {
     ),
     "four_bit": (
         "four_bit",
+        "four_bit_many",
         "four_bit_repeat",
         "four_bit_kernels",
         "four_bit_memcheck",

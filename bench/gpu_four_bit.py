@@ -17,6 +17,8 @@ FORMATS = {"mxfp4": 1, "int4": 2}
 FORMS = (OFFSETS, INDICES, PREFIX_SUMS, MASKED, WHOLE)
 SPEED_GROUPS, SPEED_LAYERS, SPEED_ROWS = (8, 16, 32), ((4096, 7168), (7168, 2048)), (1, 8, 16, 32, 48)
 MANY_GROUPS, MANY_ROWS = (8, 32), (48, 64, 96, 128, 256, 1024)
+FEW, MANY = 1, 4096  # rows to expect of a group: kernels are chosen by them alone
+MANY_SIZES = (1, 48, 64, 65, 128, 129, 192, 193, 256, 257)  # where tiles for many rows change
 NEVER_SLOWER = 1.03  # than the better of both forms
 FLOOR = 1.35  # of MXFP4, over FP8 products of the same weights
 
@@ -179,21 +181,39 @@ class FourBit(Fixture):
                 raise AssertionError(f"{problem}: GPU and CPU differ")
         return {"cases": count}
 
+    def four_bit_many(self):
+        """The kernels for few rows and for many give the same bits, and write nothing else; of MXFP4 FP8 does, too."""
+        for i in range(self.options.shapes):
+            m = self.random.choice((*MANY_SIZES, self.random.randint(200, 900)))
+            form = self.random.choice([f for f in FORMS if f != WHOLE])  # whose rows are known
+            problem = Problem(self.tested, self.random, form=form, m=m)
+            options = ({}, {"pdl": 1}, {"num_sms": 7})[i % 3]
+            fp8 = i % 2 == 0 and form != INDICES and problem.weights.name == "mxfp4"
+            few, call = problem.prepared(self.tested, "cuda", expected_m=FEW, **options)
+            many, other = problem.prepared(self.tested, "cuda", expected_m=MANY, fp8=fp8, **options)
+            call(), other()
+            if not torch.equal(few.view(torch.int16), many.view(torch.int16)):
+                raise AssertionError(f"{problem}: kernels differ")
+        return {"cases": self.options.shapes}
+
     def four_bit_repeat(self):
         """The same bits each time, in a graph, too."""
-        for name, form in itertools.product(FORMATS, (MASKED, OFFSETS)):
-            problem = Problem(self.tested, self.random, name, form, 60)
-            memory, call = problem.prepared(self.tested, "cuda", pdl=1)
+        for name, form, rows in itertools.product(FORMATS, (MASKED, OFFSETS), (FEW, MANY)):
+            problem = Problem(self.tested, self.random, name, form, 60 if rows == FEW else 600)
+            memory, call = problem.prepared(self.tested, "cuda", pdl=1, expected_m=rows)
             memory.view(torch.uint8).fill_(CANARY)
             self.repeated_by_graph([(str(problem), memory, call)])
         return {"runs": self.RUNS}
 
     def small_four_bit(self):
         """Every kernel, with every form of groups: what the sanitizers run."""
-        for name, form, m in itertools.product(FORMATS, FORMS, (10, 150)):
-            Problem(self.tested, self.random, name, form, m).prepared(self.tested, "cuda", num_sms=m % 7)[1]()
+        sizes = ((10, FEW), (150, FEW), (150, MANY), (400, MANY))
+        for name, form, (m, rows) in itertools.product(FORMATS, FORMS, sizes):
+            expected = {} if form == WHOLE else {"expected_m": rows}
+            problem = Problem(self.tested, self.random, name, form, m)
+            problem.prepared(self.tested, "cuda", num_sms=m % 7, **expected)[1]()
         torch.cuda.synchronize()
-        return {"kernels": len(FORMATS)}
+        return {"kernels": 2 * len(FORMATS)}
 
     def four_bit_speed(self):
         """Few rows of each group beside the FP8 product of the same weights, whose bits they have; and a record."""

@@ -75,12 +75,12 @@ struct FourBitShape {
 };
 
 /// The bits are those of the FP8 product of the unpacked weights (docs/four_bit.md), whatever the other rows are. Rows
-/// of D that belong to no group are not written; of Indices with `fp8` they may become zero. M = 0 does nothing. The
-/// kernel for weights of 4 bits reads B once for each 48 rows of a group; where `fp8` is given, whichever product is
-/// expected to be faster is taken, by Groups::expected_m or, without it, by M. The bits of Mxfp4 are the same; of Int4
-/// on a GPU last ones may differ, as the FP8 product has its scales multiplied by tensor cores. Numbers that break the
-/// rules never lead outside of the matrices. D shares no memory with what is read. On CUDA the work is queued and the
-/// call does not wait. Throws Error: InvalidArgument, Unsupported, Driver, Compile.
+/// of D that belong to no group are not written; of Indices with `fp8` they may become zero. M = 0 does nothing. There
+/// are kernels for few rows of a group and for many; of these, and of FP8 where `fp8` is given, the one is taken that
+/// is expected to be fastest, by Groups::expected_m or, without it, by M. The bits of Mxfp4 are the same; of Int4 with
+/// FP8 on a GPU last ones may differ, as the FP8 product has its scales multiplied by tensor cores. Numbers that break
+/// the rules never lead outside of the matrices. D shares no memory with what is read. On CUDA the work is queued and
+/// the call does not wait. Throws Error: InvalidArgument, Unsupported, Driver, Compile.
 FINEGEMM_API void four_bit_gemm(Context& context, const FourBitArgs& args, const FourBitOptions& options = {});
 
 /// Which kernel a GPU takes and why: JSON text with `kernel`, predicted `us`, `why`, the kernel's `config` and `forms`,

@@ -110,11 +110,11 @@ def four_bit_gemm(
     With masked_m, or with none of them and several groups, a [G, M, K], sfa and d have three dimensions, a matrix for
     each group. Rows of d without a group are not written.
 
-    The bits are those of the product of the unpacked weights (unpack_four_bit), whatever the other rows are. On a GPU b
-    is read once for each 48 rows of a group. With weights that have their FP8 beside them, b.with_fp8(), the product is
-    that of FP8 where it is expected to be faster, by expected_m, the rows of a group, or without it by M: with the same
-    bits, but for last ones of int4 on a GPU, and that rows of m_indices without a group may become zero. The rest as in
-    gemm; docs/four_bit.md has formats and speeds. InvalidArgument for what breaks a rule.
+    The bits are those of the product of the unpacked weights (unpack_four_bit), whatever the other rows are. On a GPU
+    expected_m, the rows of a group, or without it M decides between kernels for few rows and for many. With weights
+    that have their FP8 beside them, b.with_fp8(), the product is that of FP8 where this is expected to be faster: the
+    bits are the same, but for last ones of int4 on a GPU, and rows of m_indices without a group may become zero. The
+    rest as in gemm; docs/four_bit.md has formats and speeds. InvalidArgument for what breaks a rule.
     """
 
 

@@ -50,6 +50,7 @@ CHECKS = {
     "swiglu_values": 1,
     "swiglu_repeat": 3,
     "four_bit": 1,
+    "four_bit_many": 1,
     "four_bit_repeat": 5,
     "scale_layout": 1,
     "scale_layout_repeat": 4,
@@ -101,7 +102,7 @@ def test_the_sanitizers_run_every_kernel(rehearsal):
     assert rehearsal.run("routing_kernels") == {"kernels": 7}
     assert rehearsal.run("ep_kernels") == {"kernels": 1}
     assert rehearsal.run("topk_kernels") == {"kernels": 4}
-    assert rehearsal.run("four_bit_kernels") == {"kernels": 2}
+    assert rehearsal.run("four_bit_kernels") == {"kernels": 4}
 
 
 def test_a_case_of_compare_builds_with_groups_of_k_runs(rehearsal):

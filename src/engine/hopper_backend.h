@@ -182,8 +182,9 @@ private:
                KernelsOf<TopkConfig>, KernelsOf<FourBitConfig>>
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
-    std::unordered_map<plan::Problem, bool, plan::ProblemHash> fused_;  // is a layer's first product faster so?
-    std::unordered_map<plan::Problem, bool, plan::ProblemHash> fp8_;    // is FP8 faster than weights of 4 bits?
+    /// Is a layer's first product faster with its activation? Also beside weights of 4 bits.
+    std::unordered_map<plan::Problem, bool, plan::ProblemHash> fused_[2];
+    std::unordered_map<plan::Problem, bool, plan::ProblemHash> fp8_;  // is FP8 faster than weights of 4 bits?
     std::unordered_map<CallKey, std::shared_ptr<Launch>, CallKeyHash> launches_;
     std::tuple<KeptLaunches<MqaCallKey, MqaLaunch>, KeptLaunches<PrenormCallKey, PrenormLaunch>,
                KeptLaunches<FourBitCallKey, FourBitLaunch>>

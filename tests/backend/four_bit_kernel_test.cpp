@@ -15,27 +15,27 @@ namespace {
 using test::FourBitCase;
 using test::Random;
 
-template <FourBitCodes Codes>
-void run_codes(const FourBitLaunch& launch, uint32_t seed) {
-    host_kernel::launch(
-        launch.grid, launch.config.threads(), [&] { device::four_bit<FourBitConfig{Codes}>(launch.params); }, seed, 1,
-        seed % 2 == 0);
+template <FourBitConfig C>
+void run_config(const FourBitLaunch& launch, uint32_t seed) {
+    host_kernel::launch(launch.grid, C.threads(), [&] { device::four_bit<C>(launch.params); }, seed, 1, seed % 2 == 0);
 }
 
+template <FourBitRows Rows>
 void run_kernel(const FourBitLaunch& launch, uint32_t seed) {
-    if (launch.config.codes == FourBitCodes::Mxfp4) run_codes<FourBitCodes::Mxfp4>(launch, seed);
-    else run_codes<FourBitCodes::Int4>(launch, seed);
+    if (launch.config.codes == FourBitCodes::Mxfp4) run_config<FourBitConfig{FourBitCodes::Mxfp4, Rows}>(launch, seed);
+    else run_config<FourBitConfig{FourBitCodes::Int4, Rows}>(launch, seed);
 }
 
-TEST(FourBitKernelText, RandomGroupsHaveTheBitsOfTheSameWeightsInFp8) {
+template <FourBitRows Rows>
+void expect_bits_of_fp8(int64_t most_rows) {
     mock::Driver mock{FINEGEMM_MOCK_DRIVER};
     const auto driver = cuda::Driver::open(FINEGEMM_MOCK_DRIVER);
     ThreadPool pool(1);
     for (uint32_t seed = 1; seed <= test::random_cases(12); ++seed) {
         Random random(seed), again(seed);
-        FourBitCase found(random), wanted(again);
+        FourBitCase found(random, most_rows), wanted(again, most_rows);
         try {
-            run_kernel(launch_of(found.call(), *driver, 2), seed);
+            run_kernel<Rows>(launch_of(found.call(), *driver, 2, Rows), seed);
         } catch (const std::exception& error) {
             FAIL() << seed << ": " << error.what();
         }
@@ -48,6 +48,9 @@ TEST(FourBitKernelText, RandomGroupsHaveTheBitsOfTheSameWeightsInFp8) {
                     << seed << ": " << text_of(found.call().shape()) << ", row " << r << ", column " << c;
     }
 }
+
+TEST(FourBitKernelText, RandomGroupsHaveTheBitsOfTheSameWeightsInFp8) { expect_bits_of_fp8<FourBitRows::Few>(200); }
+TEST(FourBitKernelText, GroupsOfManyRowsHaveThem) { expect_bits_of_fp8<FourBitRows::Many>(600); }
 
 }  // namespace
 }  // namespace finegemm

@@ -41,25 +41,34 @@ protected:
 };
 
 TEST_F(HopperFourBit, PassesMatricesAndGroupsOn) {
-    const mock::Launch launch = run({.form = GroupForm::Masked, .groups = 8, .m = 100, .n = 4104, .k = 7200},
+    const mock::Launch launch = run({.form = GroupForm::Masked, .groups = 8, .m = 16, .n = 4104, .k = 7200},
                                     {.pdl = true, .stream = test::address(0x50)});
     const FourBitParams& p = launch.four_bit;
     EXPECT_EQ(std::tuple(launch.entry, launch.stream, launch.block, launch.programmatic),
-              std::tuple("FineGEMM_four_bit_Mxfp4", test::address(0x50), 544u, true));
+              std::tuple("FineGEMM_four_bit_Mxfp4", test::address(0x50), 576u, true));
     EXPECT_EQ(std::tuple<const void*>(p.b), std::tuple(test::address(0x3000)));
     EXPECT_EQ(std::tuple<const void*>(p.sfa), std::tuple(test::address(0x2000)));
     EXPECT_EQ(std::tuple<const void*>(p.d), std::tuple(test::address(0x4000)));
-    EXPECT_EQ(std::tuple(p.sfa_row_stride, p.sfa_col_stride, p.sfa_stride), std::tuple(1, 100, 5700));
-    EXPECT_EQ(std::tuple(p.d_row_stride, p.d_stride), std::tuple(4112, 411'200));
-    EXPECT_EQ(std::tuple(p.n, p.n_blocks, p.n_tiles(), p.k_blocks), std::tuple(4104u, 33u, 17u, 57u));
-    EXPECT_EQ(std::tuple(p.groups.stacked, p.groups.groups, p.groups.rows), std::tuple(true, 8u, 100u));
-    EXPECT_EQ(launch.grid, 132u) << "of 408 tiles";
+    EXPECT_EQ(std::tuple(p.sfa_row_stride, p.sfa_col_stride, p.sfa_stride), std::tuple(1, 16, 912));
+    EXPECT_EQ(std::tuple(p.d_row_stride, p.d_stride), std::tuple(4112, 65'792));
+    EXPECT_EQ(std::tuple(p.n, p.n_blocks, p.k_blocks), std::tuple(4104u, 33u, 57u));
+    EXPECT_EQ(std::tuple(p.groups.stacked, p.groups.groups, p.groups.rows), std::tuple(true, 8u, 16u));
+    EXPECT_EQ(launch.grid, 132u) << "of 136 tiles";
     const mock::Description a = mock::description_of(p.a);
-    EXPECT_EQ(std::tuple(a.rows, a.cols, a.count, a.box_rows, a.box_cols), std::tuple(100u, 7200u, 8u, 16u, 128u));
+    EXPECT_EQ(std::tuple(a.rows, a.cols, a.count, a.box_rows, a.box_cols), std::tuple(16u, 7200u, 8u, 16u, 128u));
 }
 
 TEST_F(HopperFourBit, HasAKernelForEachFormat) {
     EXPECT_EQ(run({.format = FourBitFormat::Int4}).entry, "FineGEMM_four_bit_Int4");
+    EXPECT_EQ(run({.m = 1024, .format = FourBitFormat::Int4}).entry, "FineGEMM_four_bit_Int4_many");
+}
+
+TEST_F(HopperFourBit, TakesAKernelForManyRowsByThoseThatAreExpected) {
+    const mock::Launch many = run({.form = GroupForm::Masked, .groups = 8, .m = 600, .expected_m = 300});
+    EXPECT_EQ(std::tuple(many.entry, many.block, many.grid), std::tuple("FineGEMM_four_bit_Mxfp4_many", 384u, 132u));
+    EXPECT_EQ(mock::description_of(many.four_bit.a).box_rows, 32u);
+    const mock::Launch few = run({.form = GroupForm::Masked, .groups = 8, .m = 600, .expected_m = 16});
+    EXPECT_EQ(few.entry, "FineGEMM_four_bit_Mxfp4") << "of the same memory";
 }
 
 TEST_F(HopperFourBit, TakesFp8WhereThatIsGivenAndExpectedToBeFaster) {
@@ -71,11 +80,16 @@ TEST_F(HopperFourBit, TakesFp8WhereThatIsGivenAndExpectedToBeFaster) {
             };
             const std::string four_bit = with(16, false);
             EXPECT_TRUE(four_bit.starts_with("FineGEMM_four_bit_"));
-            for (const int64_t rows : {1, 16, 48}) EXPECT_EQ(with(rows, true), four_bit) << rows;
+            for (const int64_t rows : {1, 16, 48}) EXPECT_TRUE(with(rows, true).starts_with(four_bit)) << rows;
             for (const int64_t rows : {256, 1024, 4096}) {
-                EXPECT_TRUE(with(rows, true).ends_with(format == FourBitFormat::Int4 ? "_grouped_1d1d" : "_grouped"))
-                    << with(rows, true);
-                EXPECT_EQ(with(rows, false), four_bit) << rows;
+                const FourBitShape shape{
+                    .format = format, .m = 8 * rows, .n = 4096, .k = 7168, .groups = 8, .expected_m = rows};
+                const bool faster = is_fp8_faster(plan::problem_of(fp8_shape(shape)), *plan::find_device("h200"));
+                const char* const ending = !faster                         ? "_many"
+                                           : format == FourBitFormat::Int4 ? "_grouped_1d1d"
+                                                                           : "_grouped";
+                EXPECT_TRUE(with(rows, true).ends_with(ending)) << rows << ": " << with(rows, true);
+                EXPECT_EQ(with(rows, false), four_bit + "_many") << rows;
             }
         }
     const std::string dense = run({.m = 4096, .fp8 = true}).entry;

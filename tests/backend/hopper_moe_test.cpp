@@ -188,7 +188,7 @@ TEST_F(HopperMoe, MultipliesWeightsOf4BitsForFewRowsAndFp8ForMany) {
     EXPECT_EQ(kernels(kFew, false), wanted);
     EXPECT_EQ(last_launch().entry, "FineGEMM_routing_combine");
     EXPECT_EQ(kernels(kMany, false), kernels(kMany, {})) << "as without weights of 4 bits";
-    EXPECT_EQ(kernels(kMany, true)[2], "FineGEMM_four_bit_Mxfp4");
+    EXPECT_EQ(kernels(kMany, true)[2], "FineGEMM_four_bit_Mxfp4_many");
     MoeShape fused = kFew;
     fused.fused = true;
     const auto one_fused = kernels(fused, false);

@@ -80,23 +80,23 @@ struct FourBitCase {
     PackedBytes packed;
     FourBitOptions options{.numerics = Numerics::Hopper};
 
-    static Grouping any_grouping(Random& r, bool whole) {
+    static Grouping any_grouping(Random& r, bool whole, int64_t most_rows) {
         const GroupForm form =
             whole ? GroupForm::Masked
                   : r.one_of({GroupForm::Offsets, GroupForm::Indices, GroupForm::PrefixSums, GroupForm::Masked});
         const int64_t groups = r.one_in(8) ? r.any(33, 70) : r.any(1, 5), alignment = r.one_in(2) ? 64 : 128;
-        const int64_t m = groups > 5 ? r.any(1, 80) : r.any(1, 200);
+        const int64_t m = groups > 5 ? r.any(1, 80) : r.any(1, most_rows);
         Grouping g = random_grouping(form, groups, m, alignment, static_cast<uint32_t>(r.any(0, 1 << 20)));
         if (whole) g.numbers.assign(static_cast<size_t>(groups), static_cast<int32_t>(m));
         return g;
     }
-    explicit FourBitCase(Random& r) : FourBitCase(r, r.one_in(5)) {}
-    FourBitCase(Random& r, bool is_whole)
+    explicit FourBitCase(Random& r, int64_t most_rows = 200) : FourBitCase(r, r.one_in(5), most_rows) {}
+    FourBitCase(Random& r, bool is_whole, int64_t most_rows)
         : format(r.one_in(2) ? FourBitFormat::Mxfp4 : FourBitFormat::Int4),
           n(8 * r.any(1, r.one_in(3) ? 40 : 16)),
           k(format == FourBitFormat::Int4 ? 128 * r.any(1, 3) : 32 * r.any(1, 12)),
           whole(is_whole),
-          rows(any_grouping(r, is_whole), n, k, static_cast<uint32_t>(r.any(0, 1 << 20)), 16 * r.any(0, 2),
+          rows(any_grouping(r, is_whole, most_rows), n, k, static_cast<uint32_t>(r.any(0, 1 << 20)), 16 * r.any(0, 2),
                r.any(0, 2)),
           packed(groups() * packed_bytes(format, n, k)) {
         if (r.one_in(2)) options.num_sms = static_cast<int32_t>(r.any(1, 3));

@@ -84,7 +84,8 @@ void check_shapes(const FourBitCall& call, const Argument& a, const Argument& d)
                "has shape [{}, {}], must be [{}, {}] (a row for each of a, a column for each row of b); pass memory of "
                "that shape",
                d.x.rows, d.x.cols, a.x.rows, b.rows);
-    const int64_t tiles = (a.x.rows / kFourBitRows + 1) * (call.stacked() ? b.groups : 1) + b.groups;
+    constexpr FourBitConfig least{FourBitCodes::Mxfp4, FourBitRows::Few};
+    const int64_t tiles = (a.x.rows / least.tile_rows() + 1) * (call.stacked() ? b.groups : 1) + b.groups;
     if (tiles > kMostTiles / call.n_blocks())
         reject("a", "has {} rows, too many for N = {}; split the call", a.x.rows, b.rows);
 }

@@ -18,11 +18,11 @@ std::string why_form(const FourBitShape& shape, double four_bit_us, double fp8_u
     return fmt::format("weights of 4 bits are expected to take {:.1f} us, those of FP8 {:.1f} us", four_bit_us, fp8_us);
 }
 
-std::string why_rows(const FourBitShape& shape, const plan::Problem& fp8) {
+std::string why_rows(const FourBitShape& shape, const plan::Problem& fp8, uint32_t tile_rows) {
     if (!shape.groups) return fmt::format("{} rows are one group", shape.m);
     const auto [groups, rows] = fp8.busy_groups();
     return fmt::format("{:.0f} groups are expected to have {:.1f} rows each; for each {} of them B is read once",
-                       groups, rows, kFourBitRows);
+                       groups, rows, tile_rows);
 }
 
 }  // namespace
@@ -31,8 +31,8 @@ std::string explain(const FourBitShape& shape, const std::string& device) {
     check_four_bit(shape);
     const plan::DeviceSpec spec = explained_device(device);
     const plan::Problem fp8 = plan::problem_of(fp8_shape(shape));
-    const FourBitConfig config{codes_of(shape.format)};
     const FourBitCost cost = four_bit_cost(fp8, spec);
+    const FourBitConfig config{codes_of(shape.format), cost.rows};
     const std::string name = jit::source_of(config).entry;
     nlohmann::ordered_json forms = {{{"form", name_of(shape.format)}, {"kernel", name}, {"us", cost.us}}};
     double us = cost.us, fp8_us = 0;
@@ -44,18 +44,19 @@ std::string explain(const FourBitShape& shape, const std::string& device) {
             {{"form", "fp8"}, {"kernel", plan::name_of(chosen)}, {"us", fp8_us}, {"line", plan::text_of(fp8)}});
         if (fp8_us < us) us = fp8_us, kernel = plan::name_of(chosen);
     }
-    const nlohmann::ordered_json out = {{"device", spec.name},
-                                        {"kernel", kernel},
-                                        {"us", us},
-                                        {"why", {why_form(shape, cost.us, fp8_us), why_rows(shape, fp8)}},
-                                        {"config",
-                                         {{"rows", kFourBitRows},
-                                          {"cols", kFourBitCols},
-                                          {"tiles", cost.tiles},
-                                          {"ctas", cost.ctas},
-                                          {"stages", kFourBitStages},
-                                          {"smem_bytes", config.smem_bytes()}}},
-                                        {"forms", forms}};
+    const nlohmann::ordered_json out = {
+        {"device", spec.name},
+        {"kernel", kernel},
+        {"us", us},
+        {"why", {why_form(shape, cost.us, fp8_us), why_rows(shape, fp8, config.tile_rows())}},
+        {"config",
+         {{"rows", config.tile_rows()},
+          {"cols", config.cols()},
+          {"tiles", cost.tiles},
+          {"ctas", cost.ctas},
+          {"stages", config.stages()},
+          {"smem_bytes", config.smem_bytes()}}},
+        {"forms", forms}};
     return out.dump(2);
 }
 

@@ -6,6 +6,7 @@
 #include <finegemm/core/tma_box.h>
 
 #include "cuda/tensor_map.h"
+#include "ops/four_bit/planner.h"
 #include "ops/gemm/groups.h"
 
 namespace finegemm {
@@ -14,8 +15,8 @@ namespace {
 
 int64_t number_of(const void* data) { return static_cast<int64_t>(reinterpret_cast<uintptr_t>(data)); }
 
-/// Rows of A, of which a box has 16 with a k-block. A stride that no step is taken with may be anything.
-TensorMap map_of(const ConstStack& a, const cuda::Driver& driver) {
+/// Rows of A, of which a box has so many with a k-block. A stride that no step is taken with may be anything.
+TensorMap map_of(const ConstStack& a, uint32_t box_rows, const cuda::Driver& driver) {
     const ConstMatrix& x = a.matrix;
     const int64_t row_stride = x.rows > 1 ? x.row_stride : align_up(static_cast<uint32_t>(x.cols), 16);
     return cuda::encode(driver,
@@ -25,7 +26,7 @@ TensorMap map_of(const ConstStack& a, const cuda::Driver& driver) {
                          .row_stride_bytes = static_cast<uint64_t>(row_stride),
                          .count = static_cast<uint64_t>(a.count),
                          .stride_bytes = static_cast<uint64_t>(a.count > 1 ? a.stride : row_stride)},
-                        {.rows = kFourBitBoxRows, .cols = kScaleBlock, .swizzle = Swizzle::B128});
+                        {.rows = box_rows, .cols = kScaleBlock, .swizzle = Swizzle::B128});
 }
 
 GroupLayout layout_of(const FourBitCall& call) {
@@ -35,9 +36,9 @@ GroupLayout layout_of(const FourBitCall& call) {
 }
 
 /// Tiles at most: of each matrix, or of rows that groups share, where each begins a tile.
-uint64_t tiles_of(const FourBitCall& call, uint32_t n_tiles) {
+uint64_t tiles_of(const FourBitCall& call, uint32_t tile_rows, uint32_t n_tiles) {
     const auto rows = static_cast<uint64_t>(call.a.matrix.rows), groups = static_cast<uint64_t>(call.b.groups);
-    const uint64_t of_rows = (rows + kFourBitRows - 1) / kFourBitRows;
+    const uint64_t of_rows = (rows + tile_rows - 1) / tile_rows;
     return (call.stacked() ? of_rows * groups : std::min(of_rows + groups, rows)) * n_tiles;
 }
 
@@ -66,12 +67,19 @@ FourBitCallKey call_key(const FourBitCall& call) {
             number_of(groups.data),
             groups.size,
             groups.alignment,
+            groups.expected_m,
             call.options.num_sms};
 }
 
-FourBitLaunch launch_of(const FourBitCall& call, const cuda::Driver& driver, uint32_t sms) {
+FourBitLaunch launch_of(const FourBitCall& call, const cuda::Driver& driver, const plan::DeviceSpec& device) {
+    const plan::Problem fp8 = plan::problem_of(fp8_shape(call.shape()));
+    return launch_of(call, driver, device.sms, four_bit_cost(fp8, device).rows);
+}
+
+FourBitLaunch launch_of(const FourBitCall& call, const cuda::Driver& driver, uint32_t sms, FourBitRows rows) {
+    const FourBitConfig config{codes_of(call.b.format), rows};
     FourBitParams p{};
-    p.a = map_of(call.a, driver);
+    p.a = map_of(call.a, config.box_rows(), driver);
     p.b = static_cast<const uint8_t*>(call.b.data);
     p.sfa = static_cast<const float*>(call.sfa.matrix.data);
     p.d = static_cast<uint16_t*>(call.d.matrix.data);
@@ -86,9 +94,8 @@ FourBitLaunch launch_of(const FourBitCall& call, const cuda::Driver& driver, uin
     p.k_blocks = call.k_blocks();
     const auto budget = static_cast<uint32_t>(call.options.num_sms);
     const uint32_t ctas = budget > 0 ? std::min(budget, sms) : sms;
-    return {{codes_of(call.b.format)},
-            p,
-            static_cast<uint32_t>(std::clamp<uint64_t>(tiles_of(call, p.n_tiles()), 1, ctas))};
+    const uint64_t tiles = tiles_of(call, config.tile_rows(), p.n_tiles(config));
+    return {config, p, static_cast<uint32_t>(std::clamp<uint64_t>(tiles, 1, ctas))};
 }
 
 }  // namespace finegemm

@@ -5,6 +5,7 @@
 
 #include "cuda/driver.h"
 #include "ops/four_bit/call.h"
+#include "plan/plan.h"
 
 namespace finegemm {
 
@@ -15,9 +16,11 @@ struct FourBitLaunch {
 };
 
 /// All that the launch of a call depends on: calls that agree share it, the tensor map included.
-using FourBitCallKey = std::array<int64_t, 22>;
+using FourBitCallKey = std::array<int64_t, 23>;
 FourBitCallKey call_key(const FourBitCall& call);
 
-FourBitLaunch launch_of(const FourBitCall& call, const cuda::Driver& driver, uint32_t sms);
+/// A launch of the kernel that is expected to be the faster one, or of that for so many rows.
+FourBitLaunch launch_of(const FourBitCall& call, const cuda::Driver& driver, const plan::DeviceSpec& device);
+FourBitLaunch launch_of(const FourBitCall& call, const cuda::Driver& driver, uint32_t sms, FourBitRows rows);
 
 }  // namespace finegemm

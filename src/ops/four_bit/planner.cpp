@@ -3,25 +3,34 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace finegemm {
 
 namespace {
 
-/// Microseconds of an H200: of a launch with its first stage and its last store, and of a k-block of a tile of up to
-/// 16, 32 and 48 rows, in a CTA among those of all SMs. Fitted to bench/results/four_bit_h200.json, all rows of which
-/// are within 7%.
+/// Microseconds of an H200: of a launch with its first stage and its last store, and of a k-block of a tile of up to so
+/// many rows in a CTA among those of all SMs. Fitted to bench/results/four_bit_h200.json.
 constexpr double kLaunch = 4;
-constexpr double kBlockMxfp4[] = {0.615, 0.69, 0.79}, kBlockInt4[] = {0.665, 0.77, 0.855};
+struct Block {
+    double rows, us;
+};
+constexpr Block kMxfp4Few[] = {{16, 0.615}, {32, 0.69}, {48, 0.79}},
+                kInt4Few[] = {{16, 0.665}, {32, 0.77}, {48, 0.855}};
+constexpr Block kMxfp4Many[] = {{64, 0.64}, {128, 0.66}, {192, 0.70}, {256, 0.80}};
+constexpr Block kInt4Many[] = {{64, 0.67}, {128, 0.69}, {192, 0.75}, {256, 0.85}};
+std::span<const Block> blocks_of(FourBitConfig c) {
+    if (c.codes == FourBitCodes::Mxfp4) return c.many() ? std::span<const Block>(kMxfp4Many) : kMxfp4Few;
+    return c.many() ? std::span<const Block>(kInt4Many) : kInt4Few;
+}
 /// The part of memory's speed that loads of packed weights reach.
 constexpr double kLoadSpeed = 0.87;
 
 /// A k-block of a tile of so many rows, where so many CTAs load at once.
-double block_us(FourBitFormat format, double rows, double ctas, const plan::DeviceSpec& d) {
-    const auto step = static_cast<size_t>(std::clamp(std::ceil(rows / kFourBitBoxRows), 1.0, 3.0)) - 1;
-    const double decoded = (format == FourBitFormat::Mxfp4 ? kBlockMxfp4 : kBlockInt4)[step] / d.clock_ratio;
-    const double loaded = ctas * kFourBitBlocks * kFourBitBlockBytes / (kLoadSpeed * d.hbm_bytes_per_us);
-    return std::max(decoded, loaded);
+double block_us(FourBitConfig config, double rows, double ctas, const plan::DeviceSpec& d) {
+    const Block& block = *std::ranges::find_if(blocks_of(config), [&](const Block& b) { return rows <= b.rows; });
+    const double loaded = ctas * config.blocks() * kFourBitBlockBytes / (kLoadSpeed * d.hbm_bytes_per_us);
+    return std::max(block.us / d.clock_ratio, loaded);
 }
 
 }  // namespace
@@ -43,16 +52,22 @@ FourBitFormat format_of(const plan::Problem& fp8) {
     return fp8.b.scaling == Scaling::Rows ? FourBitFormat::Int4 : FourBitFormat::Mxfp4;
 }
 
-FourBitCost four_bit_cost(const plan::Problem& fp8, const plan::DeviceSpec& d) {
+FourBitCost four_bit_cost(const plan::Problem& fp8, const plan::DeviceSpec& d, FourBitRows form) {
     const auto [groups, rows] = fp8.groups.of_rows() > 0 ? fp8.busy_groups() : plan::BusyGroups{1, double(fp8.m)};
     const uint32_t sms = plan::has_sm_budget(fp8, d) ? fp8.num_sms : d.sms;
-    const double of_rows = std::ceil(rows / kFourBitRows), last = rows - (of_rows - 1) * kFourBitRows;
-    const double tiles = groups * of_rows * std::ceil(fp8.n / double{kFourBitCols}),
+    const FourBitConfig config{codes_of(format_of(fp8)), form};
+    const double tile = config.tile_rows(), of_rows = std::ceil(rows / tile), last = rows - (of_rows - 1) * tile;
+    const double tiles = groups * of_rows * std::ceil(fp8.n / double(config.cols())),
                  ctas = std::min(tiles, double(sms));
-    const auto block = [&](double of_tile) { return block_us(format_of(fp8), of_tile, ctas, d); };
-    const double mean = ((of_rows - 1) * block(kFourBitRows) + block(last)) / of_rows;
-    return {kLaunch + std::ceil(tiles / ctas) * fp8.k_blocks() * mean, static_cast<uint32_t>(tiles),
+    const auto block = [&](double of_tile) { return block_us(config, of_tile, ctas, d); };
+    const double mean = ((of_rows - 1) * block(tile) + block(last)) / of_rows;
+    return {form, kLaunch + std::ceil(tiles / ctas) * fp8.k_blocks() * mean, static_cast<uint32_t>(tiles),
             static_cast<uint32_t>(ctas)};
+}
+
+FourBitCost four_bit_cost(const plan::Problem& fp8, const plan::DeviceSpec& d) {
+    const FourBitCost few = four_bit_cost(fp8, d, FourBitRows::Few), many = four_bit_cost(fp8, d, FourBitRows::Many);
+    return many.us < few.us ? many : few;
 }
 
 bool is_fp8_faster(const plan::Problem& fp8, const plan::DeviceSpec& device, const plan::PlanTable* user) {

@@ -14,11 +14,14 @@ namespace finegemm {
 GemmShape fp8_shape(const FourBitShape& shape);
 FourBitFormat format_of(const plan::Problem& fp8);
 
-/// Predicted microseconds and tiles of the kernel for weights of 4 bits. `fp8`: the same product.
+/// Predicted microseconds and tiles of a kernel for weights of 4 bits. `fp8`: the same product.
 struct FourBitCost {
+    FourBitRows rows;
     double us;
     uint32_t tiles, ctas;
 };
+FourBitCost four_bit_cost(const plan::Problem& fp8, const plan::DeviceSpec& device, FourBitRows rows);
+/// What the faster kernel is expected to take: both give the same bits.
 FourBitCost four_bit_cost(const plan::Problem& fp8, const plan::DeviceSpec& device);
 
 /// Whether the FP8 product is expected to take less time. `user`: a table that was loaded for this device, or null.

@@ -6,7 +6,12 @@
 namespace finegemm::jit {
 
 std::span<const FourBitConfig> four_bit_configs() {
-    static constexpr FourBitConfig kConfigs[FourBitConfig::kCount] = {{FourBitCodes::Mxfp4}, {FourBitCodes::Int4}};
+    static constexpr FourBitConfig kConfigs[FourBitConfig::kCount] = {
+        {FourBitCodes::Mxfp4, FourBitRows::Few},
+        {FourBitCodes::Int4, FourBitRows::Few},
+        {FourBitCodes::Mxfp4, FourBitRows::Many},
+        {FourBitCodes::Int4, FourBitRows::Many},
+    };
     return kConfigs;
 }
 
@@ -17,18 +22,19 @@ KernelSource source_of(const FourBitConfig& c) {
     constexpr const char* kDefines = "";
 #endif
     const char* const codes = c.codes == FourBitCodes::Mxfp4 ? "Mxfp4" : "Int4";
-    const std::string entry = fmt::format("FineGEMM_four_bit_{}", codes);
+    const std::string entry = fmt::format("FineGEMM_four_bit_{}{}", codes, c.many() ? "_many" : "");
     return {.entry = entry,
             .text = fmt::format("{}#define FG_WGMMA_N 16\n"
                                 "#define FG_WGMMA_TYPE \"bf16\"\n"
                                 "#define FG_WGMMA_A_IN_REGISTERS\n"
                                 "#include <finegemm/device/four_bit/four_bit.cuh>\n"
-                                "inline constexpr finegemm::FourBitConfig kConfig{{finegemm::FourBitCodes::{}}};\n"
+                                "inline constexpr finegemm::FourBitConfig kConfig{{finegemm::FourBitCodes::{}, "
+                                "finegemm::FourBitRows::{}}};\n"
                                 "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), 1)\n"
                                 "{}(const __grid_constant__ finegemm::FourBitParams params) {{\n"
                                 "    finegemm::device::four_bit<kConfig>(params);\n"
                                 "}}\n",
-                                kDefines, codes, entry)};
+                                kDefines, codes, c.many() ? "Many" : "Few", entry)};
 }
 
 }  // namespace finegemm::jit

@@ -12,7 +12,7 @@ namespace finegemm::jit {
 /// All there are.
 std::span<const FourBitConfig> four_bit_configs();
 
-/// "FineGEMM_four_bit_Mxfp4": the elements of the weights.
+/// "FineGEMM_four_bit_Mxfp4_many": the elements of the weights, and which rows it is for, unless these are few.
 KernelSource source_of(const FourBitConfig& config);
 
 }  // namespace finegemm::jit

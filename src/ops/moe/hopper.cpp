@@ -9,14 +9,15 @@ namespace finegemm {
 
 bool HopperBackend::is_fused_faster(const MoeShape& shape) {
     const plan::Problem problem = plan::problem_of(gate_up_shape(shape, true));
+    auto& known = fused_[shape.four_bit ? 1 : 0];
     {
         const std::shared_lock lock(mutex_);
-        if (const auto found = fused_.find(problem); found != fused_.end()) return found->second;
+        if (const auto found = known.find(problem); found != known.end()) return found->second;
     }
     const bool faster = finegemm::is_fused_faster(shape, spec_, &table_);
     const std::unique_lock lock(mutex_);
-    if (fused_.size() >= kMaxKept) fused_.clear();
-    return fused_.try_emplace(problem, faster).first->second;
+    if (known.size() >= kMaxKept) known.clear();
+    return known.try_emplace(problem, faster).first->second;
 }
 
 /// Memory is given back behind the last launch, in the order of the stream.

@@ -68,8 +68,9 @@ MoeLaunch four_bit_launch(const MoeShape& s, const GemmShape& product, const pla
     const double k = static_cast<double>(shape.k), n = static_cast<double>(shape.n);
     const double bytes =
         groups * (n * k * kFourBitBlockBytes / (kScaleBlock * kScaleBlock) + rows * (scaled(k) + 2 * n));
-    return {"four_bit_gemm", jit::source_of(FourBitConfig{codes_of(shape.format)}).entry, text_of(shape),
-            four_bit_cost(fp8, d).us, bytes};
+    const FourBitCost cost = four_bit_cost(fp8, d);
+    const FourBitConfig config{codes_of(shape.format), cost.rows};
+    return {"four_bit_gemm", jit::source_of(config).entry, text_of(shape), cost.us, bytes};
 }
 
 /// `counts`: choices are few enough for the kernel.
@@ -88,7 +89,14 @@ double fused_us(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTa
 }
 
 double apart_us(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
-    return product_of(gate_up_shape(s, false), d, user).us + pass_us(swiglu_bytes(s), d, kSwigluSpeed);
+    const GemmShape product = gate_up_shape(s, false);
+    double us = product_of(product, d, user).us;
+    if (s.four_bit) {
+        const plan::Problem fp8 = plan::problem_of(fp8_shape(four_bit_shape(s, product)));
+        const double four_bit_us = four_bit_cost(fp8, d).us;
+        us = s.four_bit_alone ? four_bit_us : std::min(us, four_bit_us);
+    }
+    return us + pass_us(swiglu_bytes(s), d, kSwigluSpeed);
 }
 
 }  // namespace

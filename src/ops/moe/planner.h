@@ -28,26 +28,26 @@ struct MoePlan {
     }
 };
 
-/// `is_fp8_faster`: of a product with weights of 4 bits. `is_fused_faster`: of a first product with FP8. Each is asked
-/// where it has a say.
+/// `is_fp8_faster`: of a product with weights of 4 bits. `is_fused_faster`: of a first product with FP8, than the
+/// faster one of those without its activation. Each is asked where it has a say.
 template <typename IsFp8Faster, typename IsFusedFaster>
 MoeForms forms_of(const MoeShape& shape, const IsFp8Faster& is_fp8_faster, const IsFusedFaster& is_fused_faster) {
     MoeForms forms = usual_forms(shape);
     const std::optional<bool> rule = fused_by_rule(shape);
     const auto is_four_bit = [&](const GemmShape& product) { return !is_fp8_faster(four_bit_shape(shape, product)); };
+    if (!rule) forms.fused = is_fused_faster();
     if (shape.four_bit && !shape.four_bit_alone) {
-        forms.gate_up_four_bit = !rule.value_or(false) && is_four_bit(gate_up_shape(shape, false));
+        forms.gate_up_four_bit = !forms.fused && is_four_bit(gate_up_shape(shape, false));
         forms.down_four_bit = is_four_bit(down_shape(shape));
     }
-    if (forms.gate_up_four_bit) forms.fused = false;
-    else if (!rule) forms.fused = is_fused_faster();
     return forms;
 }
 
 /// `user`: a table that was loaded for this device, or null.
 MoePlan plan_of(const MoeShape& shape, const plan::DeviceSpec& device, const plan::PlanTable* user = nullptr);
 
-/// Whether the product and its activation are expected to take no longer in one launch than in two.
+/// Whether the product and its activation are expected to take no longer in one launch than in two, the first of which
+/// is that of weights of 4 bits where these are there and faster.
 bool is_fused_faster(const MoeShape& shape, const plan::DeviceSpec& device, const plan::PlanTable* user = nullptr);
 
 }  // namespace finegemm

@@ -14,18 +14,18 @@ namespace finegemm::device {
 template <FourBitConfig C>
 class FourBitLoader {
 public:
-    __device__ FourBitLoader(const FourBitParams& p, const FourBitShared& smem)
+    __device__ FourBitLoader(const FourBitParams& p, const FourBitShared<C>& smem)
         : p_(p), smem_(smem), lane_(threadIdx.x % kWarpSize) {}
 
     __device__ void run() {
-        FourBitWalk walk(p_);
+        FourBitWalk<C> walk(p_);
         for (FourBitTile tile = walk.next(); tile.rows > 0; tile = walk.next()) load(tile);
         begin(FourBitTile{}, 0);
         ptx::mbarrier_arrive_after_copies(smem_.full(at_.stage));
     }
 
 private:
-    static constexpr uint32_t kBoxBytes = kFourBitBoxRows * kScaleBlock;
+    static constexpr uint32_t kBoxBytes = C.box_rows() * kScaleBlock;
 
     /// Waits for the stage; one lane arrives.
     __device__ void begin(const FourBitTile& tile, uint32_t bytes) const {
@@ -38,8 +38,8 @@ private:
         __syncwarp();
     }
     __device__ void load(const FourBitTile& tile) {
-        const uint32_t boxes = ceil_div(tile.rows, kFourBitBoxRows);
-        const uint32_t first = tile.n_tile * kFourBitBlocks, blocks = min(p_.n_blocks - first, kFourBitBlocks);
+        const uint32_t boxes = ceil_div(tile.rows, C.box_rows());
+        const uint32_t first = tile.n_tile * C.blocks(), blocks = min(p_.n_blocks - first, C.blocks());
         const uint64_t of_one = uint64_t{p_.n_blocks} * p_.k_blocks;
         const uint8_t* const matrix = p_.b + tile.group * four_bit_matrix_bytes(C.codes, of_one);
         const uint64_t block = uint64_t{first} * p_.k_blocks, to_next = uint64_t{p_.k_blocks} * kFourBitBlockBytes;
@@ -58,9 +58,9 @@ private:
             __syncwarp();
             for (uint32_t box = 0; box < boxes; ++box)
                 ptx::tma_load_elected(smem_.a(at_.stage) + box * kBoxBytes, &p_.a, full, k_block * kScaleBlock,
-                                      tile.row + box * kFourBitBoxRows, tile.matrix);
+                                      tile.row + box * C.box_rows(), tile.matrix);
 #pragma unroll
-            for (uint32_t i = 0; i < kFourBitRows; i += kWarpSize)
+            for (uint32_t i = 0; i < C.tile_rows(); i += kWarpSize)
                 if (i + lane_ < tile.rows)
                     ptx::copy_async(smem_.row_scales(at_.stage) + (i + lane_) * 4, sfa + i * p_.sfa_row_stride);
             if (C.codes == FourBitCodes::Mxfp4 && lane_ < blocks)
@@ -73,26 +73,61 @@ private:
     }
 
     const FourBitParams& p_;
-    const FourBitShared& smem_;
+    const FourBitShared<C>& smem_;
     uint32_t lane_;
-    RingCursor<kFourBitStages> at_ = RingCursor<kFourBitStages>::producer();
+    RingCursor<C.stages()> at_ = RingCursor<C.stages()>::producer();
 };
+
+/// Orders the scales of each k-block's rows as math warps load them, by a converged warp, once for all of these; those
+/// of MXFP4 are multiplied by that of each block.
+template <FourBitConfig C>
+__device__ void order_scales(const FourBitShared<C>& smem) {
+    constexpr uint32_t kOfLane = ceil_div(C.tile_rows(), kWarpSize);
+    const uint32_t lane = threadIdx.x % kWarpSize;
+    for (auto at = RingCursor<C.stages()>::consumer();; ++at) {
+        wait(smem.full(at.stage), at.parity);
+        if (ptx::load_shared_words_x4(smem.tile(at.stage)).w[2] == 0) return;
+        float of_a[kOfLane], of_b[C.scale_sets()] = {1};
+#pragma unroll
+        for (uint32_t i = 0; i < kOfLane; ++i)
+            of_a[i] = ptx::load_shared(smem.row_scales(at.stage) + (i * kWarpSize + lane) * 4);
+#pragma unroll
+        for (uint32_t set = 0; set < C.scale_sets(); ++set)
+            if (C.codes == FourBitCodes::Mxfp4) of_b[set] = ptx::load_shared(smem.block_scale(at.stage, set));
+        __syncwarp();  // all have been read
+#pragma unroll
+        for (uint32_t set = 0; set < C.scale_sets(); ++set)
+#pragma unroll
+            for (uint32_t i = 0; i < kOfLane; ++i)
+                if (const uint32_t row = i * kWarpSize + lane; row < C.tile_rows())
+                    ptx::store_shared(smem.row_scales(at.stage, set) + C.scale_place(row) * 4, of_a[i] * of_b[set]);
+        ptx::mbarrier_arrive(smem.scaled(at.stage));
+    }
+}
 
 template <FourBitConfig C>
 __device__ void four_bit(const FourBitParams& p) {
-    const FourBitShared smem{ptx::dynamic_shared()};
+    const FourBitShared<C> smem{ptx::dynamic_shared()};
     ptx::grid_launch_dependents();
     if (threadIdx.x == 0) {
-        for (uint32_t stage = 0; stage < kFourBitStages; ++stage) {
+        for (uint32_t stage = 0; stage < C.stages(); ++stage) {
             ptx::mbarrier_init(smem.full(stage), 1 + kWarpSize);
-            ptx::mbarrier_init(smem.empty(stage), kFourBitMathWarps * kLanesArrive);
+            ptx::mbarrier_init(smem.scaled(stage), kWarpSize);
+            ptx::mbarrier_init(smem.empty(stage), C.math_warps() * kLanesArrive);
         }
         ptx::fence_mbarrier_init();
     }
     __syncthreads();
     ptx::grid_dependency_wait();
-    if (threadIdx.x / kWarpSize < kFourBitMathWarps) FourBitMath<C>(p, smem).run();
-    else FourBitLoader<C>(p, smem).run();
+    const uint32_t warp = ptx::broadcast(threadIdx.x / kWarpSize);
+    if (warp < C.math_warps()) {
+        if (C.many()) ptx::setmaxnreg_inc<FourBitRegisters::kMath>();
+        FourBitMath<C>(p, smem).run();
+        return;
+    }
+    if (C.many()) ptx::setmaxnreg_dec<FourBitRegisters::kLoad>();
+    if (warp == C.math_warps()) FourBitLoader<C>(p, smem).run();
+    else if (warp == C.math_warps() + 1) order_scales<C>(smem);
 }
 
 }  // namespace finegemm::device

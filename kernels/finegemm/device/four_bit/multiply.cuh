@@ -16,14 +16,14 @@ namespace finegemm::device {
 template <FourBitConfig C>
 class FourBitMath {
 public:
-    __device__ FourBitMath(const FourBitParams& p, const FourBitShared& smem)
+    __device__ FourBitMath(const FourBitParams& p, const FourBitShared<C>& smem)
         : p_(p),
           smem_(smem),
           thread_(threadIdx.x % 128),
           block_(ptx::broadcast(threadIdx.x / 256)),
           codes_((threadIdx.x / 128 % 2 * 256 + thread_) * 16),
           of_rows_(kFourBitCodeBytes + threadIdx.x / 128 % 2 * 128 + thread_ / 4 * 4) {
-        ptx::pin(codes_);  // else they are computed anew for each block
+        if (!C.many()) ptx::pin(codes_);  // else computed anew for each block; many rows leave no register
         ptx::pin(of_rows_);
     }
 
@@ -31,11 +31,19 @@ public:
         for (FourBitTile tile = next(); tile.rows > 0; tile = next()) {
             if (tile.rows <= 16) multiply<16>(tile);
             else if (tile.rows <= 32) multiply<32>(tile);
-            else multiply<kFourBitRows>(tile);
+            else if (!C.many() || tile.rows <= 48) multiply<48>(tile);
+            else if (tile.rows <= 64) multiply<64>(tile);
+            else if (tile.rows <= 96) multiply<96>(tile);
+            else if (tile.rows <= 128) multiply<128>(tile);
+            else if (kRowsOfB == 1 && tile.rows <= 192) multiply<96, 2>(tile);  // else registers are spilled
+            else multiply<128, 2>(tile);
         }
     }
 
 private:
+    /// Rows of B of a thread that have scales of their own.
+    static constexpr uint32_t kRowsOfB = C.codes == FourBitCodes::Mxfp4 ? 1 : 2;
+
     /// The loading warp tells with the first k-block of a tile which one it is. Shuffled: so the compiler knows that
     /// all lanes have the same, and has stages and descriptors in uniform registers.
     __device__ FourBitTile next() const {
@@ -53,105 +61,136 @@ private:
         return rows;
     }
 
-    /// A tile of at most `Rows` rows: columns of A's product with the weights. Each half of a k-block is decoded while
-    /// tensor cores multiply the one before it. Where the last block of B is missing, its warpgroups multiply what is
-    /// there before and store nothing.
-    template <uint32_t Rows>
+    /// A tile of at most `Parts` times `Rows` rows: columns of A's product with the weights, a part after the other.
+    /// Each half of a k-block is decoded while tensor cores multiply the one before it. Where the last block of B is
+    /// missing, its warpgroups multiply what is there before and store nothing.
+    template <uint32_t Rows, uint32_t Parts = 1>
     __device__ void multiply(const FourBitTile& tile) {
-        constexpr uint32_t kHalf = kScaleBlock / 2 / 16;  // of K in a descriptor, which counts 16 bytes
-        float sum[Rows / 2];
+        constexpr uint32_t kHalf = kScaleBlock / 2 / 16, kPart = Rows * kScaleBlock / 16;  // descriptors count 16 bytes
+        float sum[Parts][Rows / 2];
 #pragma unroll
-        for (uint32_t r = 0; r < Rows / 2; ++r) sum[r] = 0;
+        for (uint32_t part = 0; part < Parts; ++part)
+#pragma unroll
+            for (uint32_t r = 0; r < Rows / 2; ++r) sum[part][r] = 0;
         uint32_t first[8], second[8], rows = begin_block(first), left = p_.k_blocks;
 #pragma unroll 1
         for (bool more = true; more;) {
-            const uint32_t stage = at_.stage, rows_now = rows, a = wgmma_descriptor_low(smem_.a(stage).bits);
-            float product[Rows / 2];
-            ptx::wgmma_fence();
-            ptx::wgmma_k64_fp8_of_registers(product, first, a);
-            ptx::wgmma_commit_group();
-            decode_half<C.codes, 1>(second, smem_.b(stage, block_) + codes_, rows);
-            ptx::wgmma_fence();
-            ptx::add_wgmma_k64_fp8_of_registers(product, second, a + kHalf);
-            ptx::wgmma_commit_group();
-            ++at_;
-            more = --left > 0;
-            ptx::wgmma_wait_group<1>();
-            if (more) rows = begin_block(first);
-            const FactorsOf<Rows> factors(*this, stage, rows_now);
-            ptx::wgmma_wait_group<0>();
+            const uint32_t stage = at_.stage, parity = at_.parity, rows_now = rows;
+            const uint32_t a = wgmma_descriptor_low(smem_.a(stage).bits);
+            uint32_t loaded = 0;
 #pragma unroll
-            for (uint32_t r = 0; r < Rows / 2; ++r) {
-                ptx::pin(product[r]);
-                sum[r] = ptx::fma(product[r], factors.of(r), sum[r]);
+            for (uint32_t part = 0; part < Parts; ++part) {
+                float product[Rows / 2];
+                ptx::wgmma_fence();
+                ptx::wgmma_k64_fp8_of_registers(product, first, a + part * kPart);
+                ptx::wgmma_commit_group();
+                if (part == 0) decode_half<C.codes, 1>(second, smem_.b(stage, block_) + codes_, rows);
+                ptx::wgmma_fence();
+                ptx::add_wgmma_k64_fp8_of_registers(product, second, a + part * kPart + kHalf);
+                ptx::wgmma_commit_group();
+                if (part == Parts - 1) {
+                    ++at_;
+                    more = --left > 0;
+                    ptx::wgmma_wait_group<1>();
+                    if (more) rows = begin_block(first);
+                }
+                if (part == 0) wait(smem_.scaled(stage), parity);
+                loaded |= add_scaled<Rows>(sum[part], product, part * Rows, stage, rows_now);
             }
             __syncwarp();
-            if (thread_ % kWarpSize < kLanesArrive)
-                ptx::mbarrier_arrive_having(smem_.empty(stage), factors.bits_of_all());
+            if (thread_ % kWarpSize < kLanesArrive) ptx::mbarrier_arrive_having(smem_.empty(stage), loaded);
         }
-        store<Rows>(sum, tile);
+        store<Rows, Parts>(sum, tile);
+    }
+    /// Adds the product once it is there. Its first factors wait for it, the others have no registers before. Returns
+    /// bits that are known when all that they are made of has been loaded.
+    template <uint32_t Rows>
+    __device__ uint32_t add_scaled(float (&sum)[Rows / 2], float (&product)[Rows / 2], uint32_t row, uint32_t stage,
+                                   uint32_t rows_of_b) const {
+        constexpr uint32_t kAtOnce = Rows <= 48 ? Rows : 32;
+        uint32_t loaded = 0;
+#pragma unroll
+        for (uint32_t first = 0; first < Rows; first += kAtOnce) {
+            const FactorsOf<kAtOnce> factors(*this, row + first, stage, rows_of_b);
+            if (first == 0) ptx::wgmma_wait_group<0>();
+#pragma unroll
+            for (uint32_t i = 0; i < kAtOnce / 2; ++i) {
+                const uint32_t r = first / 2 + i;
+                ptx::pin(product[r]);
+                sum[r] = ptx::fma(product[r], factors.of(i), sum[r]);
+            }
+            loaded |= factors.bits_of_all();
+        }
+        return loaded;
     }
 
-    /// What a product is multiplied with: products of scales of rows of A and of this thread's two rows of B, which
-    /// share one where it is a block's.
+    /// What a product is multiplied with: products of scales of rows of A and of this thread's two rows of B. Those of
+    /// a block of B are in the former already.
     template <uint32_t Rows>
     struct FactorsOf {
-        static constexpr uint32_t kRowsOfB = C.codes == FourBitCodes::Mxfp4 ? 1 : 2;
         float factor[kRowsOfB][Rows / 4];
 
-        __device__ FactorsOf(const FourBitMath& math, uint32_t stage, uint32_t rows) {
-            const SmemAddr scales = math.smem_.row_scales(stage) + math.thread_ % 4 * 8;
-            float of_b[kRowsOfB] = {float_of_bits(rows << 16)};
-            if (kRowsOfB == 1) of_b[0] = ptx::load_shared(math.smem_.block_scale(stage, math.block_));
-            else of_b[kRowsOfB - 1] = float_of_bits(rows & 0xffff0000u);
+        __device__ FactorsOf(const FourBitMath& math, uint32_t row, uint32_t stage, uint32_t rows_of_b) {
+            const uint32_t set = C.scale_sets() > 1 ? math.block_ : 0;
+            const SmemAddr scales = math.smem_.row_scales(stage, set) + C.scale_place(row + math.thread_ % 4 * 2) * 4;
 #pragma unroll
-            for (uint32_t i = 0; i < Rows / 8; ++i) {
-                const ptx::Float2 of_a = ptx::load_shared_x2(scales + i * 32);
+            for (uint32_t i = 0; i < Rows / 4; i += 4) {
+                const ptx::Float4 of_a = ptx::load_shared_x4(scales + i * 4);
 #pragma unroll
-                for (uint32_t b = 0; b < kRowsOfB; ++b) {
-                    factor[b][i * 2] = of_a.part[0] * of_b[b];
-                    factor[b][i * 2 + 1] = of_a.part[1] * of_b[b];
+                for (uint32_t j = 0; j < 4; ++j) {
+                    factor[0][i + j] = of_a.part[j];
+                    if (kRowsOfB == 1) continue;
+                    factor[0][i + j] *= float_of_bits(rows_of_b << 16);
+                    factor[kRowsOfB - 1][i + j] = of_a.part[j] * float_of_bits(rows_of_b & 0xffff0000u);
                 }
             }
         }
-        /// All bits of the factors: known when every load that they are made of has come.
+        /// Bits of factors: known when every load that all are made of has come, as four of A come at once.
         __device__ uint32_t bits_of_all() const {
             uint32_t bits = 0;
 #pragma unroll
-            for (uint32_t i = 0; i < kRowsOfB * (Rows / 4); ++i)
-                bits |= float_bits(factor[i / (Rows / 4)][i % (Rows / 4)]);
+            for (uint32_t i = 0; i < Rows / 4; i += 4) bits |= float_bits(factor[0][i]);
             return bits;
         }
         __device__ float of(uint32_t r) const { return factor[r % 4 / 2 % kRowsOfB][r / 4 * 2 + r % 2]; }
     };
 
-    template <uint32_t Rows>
-    __device__ void store(const float (&sum)[Rows / 2], const FourBitTile& tile) {
+    /// Rows of D, as many at once as a strip has.
+    template <uint32_t Rows, uint32_t Parts>
+    __device__ void store(const float (&sum)[Parts][Rows / 2], const FourBitTile& tile) {
+        constexpr uint32_t kStrip = Rows < C.strip_rows() ? Rows : Rows % C.strip_rows() == 0 ? C.strip_rows() : 32;
         const uint32_t warpgroup = ptx::broadcast(threadIdx.x / 128);  // anew: it has no register in the loop
-        const uint32_t col = tile.n_tile * kFourBitCols + warpgroup * kSwappedCols;
+        const uint32_t col = tile.n_tile * C.cols() + warpgroup * kSwappedCols;
         uint16_t* const d = p_.d + tile.matrix * p_.d_stride + tile.row * p_.d_row_stride + col;
         const SmemAddr strip = smem_.d(warpgroup);
         const RowCol at = swapped_piece(thread_, 0);
 #pragma unroll
-        for (uint32_t first = 0; first < Rows; first += kFourBitBoxRows) {
-            const float* const r = &sum[first / 2];
+        for (uint32_t first = 0; first < Parts * Rows; first += kStrip) {
             ptx::named_barrier_sync(1 + warpgroup, 128);  // all warps have read what the strip had before
-            ptx::stmatrix_x4_transposed(strip + panel_offset(kSwappedCols, stmatrix_transposed_piece(thread_, 0)),
-                                        ptx::pack_bf16(r[0], r[1]), ptx::pack_bf16(r[2], r[3]),
-                                        ptx::pack_bf16(r[4], r[5]), ptx::pack_bf16(r[6], r[7]));
+#pragma unroll
+            for (uint32_t i = 0; i < kStrip; i += 16) {
+                const float* const r = &sum[first / Rows][(first % Rows + i) / 2];
+                ptx::stmatrix_x4_transposed(
+                    strip + panel_offset(kSwappedCols, stmatrix_transposed_piece(thread_, i / 16)),
+                    ptx::pack_bf16(r[0], r[1]), ptx::pack_bf16(r[2], r[3]), ptx::pack_bf16(r[4], r[5]),
+                    ptx::pack_bf16(r[6], r[7]));
+            }
             ptx::named_barrier_sync(1 + warpgroup, 128);
-            // N is a multiple of 8: a piece exists or it does not.
-            ptx::store_global_x4_if(first + at.row < tile.rows && col + at.col < p_.n,
-                                    d + (first + at.row) * p_.d_row_stride + at.col,
-                                    ptx::load_shared_words_x4(strip + panel_offset(kSwappedCols, at)));
+#pragma unroll
+            for (uint32_t i = 0; i < kStrip; i += 16)
+                // N is a multiple of 8: a piece exists or it does not.
+                ptx::store_global_x4_if(
+                    first + i + at.row < tile.rows && col + at.col < p_.n,
+                    d + (first + i + at.row) * p_.d_row_stride + at.col,
+                    ptx::load_shared_words_x4(strip + panel_offset(kSwappedCols, {i + at.row, at.col})));
         }
     }
 
     const FourBitParams& p_;
-    const FourBitShared& smem_;
+    const FourBitShared<C>& smem_;
     uint32_t thread_, block_;   // block: of B in a stage
     uint32_t codes_, of_rows_;  // bytes of the block where this thread's codes begin, and what belongs to its rows
-    RingCursor<kFourBitStages> at_ = RingCursor<kFourBitStages>::consumer();
+    RingCursor<C.stages()> at_ = RingCursor<C.stages()>::consumer();
 };
 
 }  // namespace finegemm::device

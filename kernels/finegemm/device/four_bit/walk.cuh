@@ -9,6 +9,7 @@ namespace finegemm::device {
 
 /// Walks over every gridDim.x-th tile of all spans of rows; a converged warp does, each lane with a span of 32 at once.
 /// Tiles that share blocks of B are neighbours.
+template <FourBitConfig C>
 class FourBitWalk {
 public:
     __device__ explicit FourBitWalk(const FourBitParams& p) : p_(p), next_(blockIdx.x) { look(); }
@@ -22,11 +23,11 @@ public:
         }
         const uint32_t wanted = next_ - before_, lane = ptx::lowest_bit(ptx::ballot(up_to_ > wanted));
         const uint32_t begin = ptx::value_of(range_.begin, lane), size = ptx::value_of(range_.end, lane) - begin;
-        const uint32_t group = ptx::value_of(group_, lane), tiles = ceil_div(size, kFourBitRows);
-        const uint32_t of_span = wanted - (ptx::value_of(up_to_, lane) - tiles * p_.n_tiles());
-        const uint32_t block = of_span / tiles, done = (of_span - block * tiles) * kFourBitRows;
+        const uint32_t group = ptx::value_of(group_, lane), tiles = ceil_div(size, C.tile_rows());
+        const uint32_t of_span = wanted - (ptx::value_of(up_to_, lane) - tiles * p_.n_tiles(C));
+        const uint32_t block = of_span / tiles, done = (of_span - block * tiles) * C.tile_rows();
         next_ += gridDim.x;
-        return {p_.groups.stacked ? group : 0, begin + done, min(size - done, kFourBitRows), block, group};
+        return {p_.groups.stacked ? group : 0, begin + done, min(size - done, C.tile_rows()), block, group};
     }
 
 private:
@@ -42,7 +43,7 @@ private:
             group_ = ends.group;
         }
         __syncwarp();
-        up_to_ = sum_up_to(ceil_div(range_.size(), kFourBitRows) * p_.n_tiles());
+        up_to_ = sum_up_to(ceil_div(range_.size(), C.tile_rows()) * p_.n_tiles(C));
     }
 
     const FourBitParams& p_;
