@@ -61,10 +61,10 @@ TEST(FourBit, ExplainsWhichProductIsTaken) {
     EXPECT_EQ(few["kernel"], "FineGEMM_four_bit_Mxfp4");
     EXPECT_EQ(few["kernel"], few["forms"][0]["kernel"]);
     EXPECT_EQ(few["us"], few["forms"][0]["us"]);
-    EXPECT_EQ(many["kernel"], many["forms"][1]["kernel"]);
-    EXPECT_EQ(many["us"], many["forms"][1]["us"]);
+    const auto& fastest = many["forms"][many["forms"][1]["us"] < many["forms"][0]["us"] ? 1 : 0];
+    EXPECT_EQ(std::tuple(many["kernel"], many["us"]), std::tuple(fastest["kernel"], fastest["us"]));
     EXPECT_EQ(many["forms"][1]["line"], "gemm 8192x4096x7168 e4m3:row128 e4m3:block128 bf16 groups=8 expected_m=1024");
-    EXPECT_EQ(alone["kernel"], few["kernel"]);
+    EXPECT_EQ(alone["kernel"], "FineGEMM_four_bit_Mxfp4_many");
     EXPECT_EQ(alone["forms"].size(), 1u);
     EXPECT_EQ(few["config"]["tiles"], 128);
     const finegemm_four_bit_shape shape{sizeof shape, FINEGEMM_MXFP4, 128, 4096, 7168, 8, 16, 0, 0, 1, "h200"};

@@ -10,15 +10,16 @@ namespace finegemm {
 namespace {
 
 /// Microseconds of an H200: of a launch with its first stage and its last store, and of a k-block of a tile of up to so
-/// many rows in a CTA among those of all SMs. Fitted to bench/results/four_bit_h200.json.
+/// many rows in a CTA among those of all SMs. Fitted to bench/results/four_bit_h200.json and four_bit_many_h200.json,
+/// all rows of which are within 7%. With up to 48 rows the kernel for many has not been timed.
 constexpr double kLaunch = 4;
 struct Block {
     double rows, us;
 };
-constexpr Block kMxfp4Few[] = {{16, 0.615}, {32, 0.69}, {48, 0.79}},
-                kInt4Few[] = {{16, 0.665}, {32, 0.77}, {48, 0.855}};
-constexpr Block kMxfp4Many[] = {{64, 0.64}, {128, 0.66}, {192, 0.70}, {256, 0.80}};
-constexpr Block kInt4Many[] = {{64, 0.67}, {128, 0.69}, {192, 0.75}, {256, 0.85}};
+constexpr Block kMxfp4Few[] = {{16, 0.61}, {32, 0.665}, {48, 0.73}},
+                kInt4Few[] = {{16, 0.69}, {32, 0.785}, {48, 0.845}};
+constexpr Block kMxfp4Many[] = {{64, 0.575}, {96, 0.635}, {128, 0.69}, {256, 1.12}};
+constexpr Block kInt4Many[] = {{64, 0.6}, {96, 0.69}, {128, 0.8}, {256, 1.25}};
 std::span<const Block> blocks_of(FourBitConfig c) {
     if (c.codes == FourBitCodes::Mxfp4) return c.many() ? std::span<const Block>(kMxfp4Many) : kMxfp4Few;
     return c.many() ? std::span<const Block>(kInt4Many) : kInt4Few;
@@ -31,6 +32,10 @@ double block_us(FourBitConfig config, double rows, double ctas, const plan::Devi
     const Block& block = *std::ranges::find_if(blocks_of(config), [&](const Block& b) { return rows <= b.rows; });
     const double loaded = ctas * config.blocks() * kFourBitBlockBytes / (kLoadSpeed * d.hbm_bytes_per_us);
     return std::max(block.us / d.clock_ratio, loaded);
+}
+
+plan::BusyGroups rows_of(const plan::Problem& p) {
+    return p.groups.of_rows() > 0 ? p.busy_groups() : plan::BusyGroups{1, double(p.m)};
 }
 
 }  // namespace
@@ -53,7 +58,7 @@ FourBitFormat format_of(const plan::Problem& fp8) {
 }
 
 FourBitCost four_bit_cost(const plan::Problem& fp8, const plan::DeviceSpec& d, FourBitRows form) {
-    const auto [groups, rows] = fp8.groups.of_rows() > 0 ? fp8.busy_groups() : plan::BusyGroups{1, double(fp8.m)};
+    const auto [groups, rows] = rows_of(fp8);
     const uint32_t sms = plan::has_sm_budget(fp8, d) ? fp8.num_sms : d.sms;
     const FourBitConfig config{codes_of(format_of(fp8)), form};
     const double tile = config.tile_rows(), of_rows = std::ceil(rows / tile), last = rows - (of_rows - 1) * tile;
@@ -67,7 +72,7 @@ FourBitCost four_bit_cost(const plan::Problem& fp8, const plan::DeviceSpec& d, F
 
 FourBitCost four_bit_cost(const plan::Problem& fp8, const plan::DeviceSpec& d) {
     const FourBitCost few = four_bit_cost(fp8, d, FourBitRows::Few), many = four_bit_cost(fp8, d, FourBitRows::Many);
-    return many.us < few.us ? many : few;
+    return rows_of(fp8).rows > FourBitConfig{codes_of(format_of(fp8))}.tile_rows() && many.us < few.us ? many : few;
 }
 
 bool is_fp8_faster(const plan::Problem& fp8, const plan::DeviceSpec& device, const plan::PlanTable* user) {

@@ -90,7 +90,8 @@ __device__ void order_scales(const FourBitShared<C>& smem) {
         float of_a[kOfLane], of_b[C.scale_sets()] = {1};
 #pragma unroll
         for (uint32_t i = 0; i < kOfLane; ++i)
-            of_a[i] = ptx::load_shared(smem.row_scales(at.stage) + (i * kWarpSize + lane) * 4);
+            if (const uint32_t row = i * kWarpSize + lane; row < C.tile_rows())  // the next stage has what is behind
+                of_a[i] = ptx::load_shared(smem.row_scales(at.stage) + row * 4);
 #pragma unroll
         for (uint32_t set = 0; set < C.scale_sets(); ++set)
             if (C.codes == FourBitCodes::Mxfp4) of_b[set] = ptx::load_shared(smem.block_scale(at.stage, set));
