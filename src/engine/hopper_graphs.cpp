@@ -36,7 +36,7 @@ void HopperBackend::sum(Launch& launch, const Call& call, bool again) {
         params.d_data = sums.data();
         launch.kernel->kernel.launch(launch.grid, &params, stream, options.pdl);
         const AddPiecesLaunch last = add_pieces_of(call, params);
-        adds.launch(last.grid, &last.params, stream, true);  // it waits for all of the first by itself
+        adds.launch(last.grid, &last.params, stream);
     };
     again ? start_again(options, launch.graph, start) : start(options.stream);
 }

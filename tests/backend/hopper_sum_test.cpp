@@ -69,7 +69,7 @@ TEST_F(HopperSum, AddsToDInTheSecondKernel) {
     EXPECT_EQ(mock->launches[0].summed.old_d.row_bytes, 136 * 4);
     EXPECT_EQ(mock->launches[0].summed.old_d.lines, Divider::by(5));
     EXPECT_EQ(mock->launches[1].add_pieces.accumulate, 1u);
-    EXPECT_TRUE(mock->launches[1].programmatic) << "its launch overlaps with the first, for all of which it waits";
+    EXPECT_FALSE(mock->launches[1].programmatic) << "it waits for all of the first";
 }
 
 TEST_F(HopperSum, ALongDStaysInMemoryUntilItIsAddedTo) {

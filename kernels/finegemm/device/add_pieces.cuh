@@ -4,7 +4,6 @@
 #include <finegemm/core/fp8.h>
 #include <finegemm/gemm/add_pieces.h>
 #include <finegemm/gemm/store_layout.h>
-#include <finegemm/device/ptx/control.cuh>
 #include <finegemm/device/ptx/convert.cuh>
 
 namespace finegemm::device {
@@ -24,7 +23,6 @@ __device__ void add_pieces(const AddPiecesParams& p) {
     const float* from = p.sums + static_cast<uint64_t>(row) * p.n + col;
     uint8_t* const to = static_cast<uint8_t*>(p.d) + (row * p.d_row_stride + col) * bytes_of(C.output);
     const bool adds = C.output == Output::F32 && p.accumulate;
-    ptx::grid_dependency_wait();  // for the kernel that sums the pieces, whose last CTAs still run
     const ptx::Words4 old = ptx::load_global_x4_if(adds, to);
     float sum[kCols] = {};
 #pragma unroll 1
