@@ -108,5 +108,9 @@ private:
 std::string name_of_rank(int rank, int64_t experts);
 /// "rank 2 and rank 3 have not come within 5 s"
 std::string sentence_of_missing(std::span<const int> ranks, int64_t experts, Seconds timeout);
+/// What `rank` of `ranks` says that waits in vain; `seen`: whose messages have not come. Of more than two ranks one
+/// that is lost may hold up the messages of all others: where these have all not come, or none can be seen, it is one
+/// of them.
+std::string sentence_of_lost(std::span<const int> seen, int rank, int ranks, int64_t experts, Seconds timeout);
 
 }  // namespace finegemm::comm

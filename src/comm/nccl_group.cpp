@@ -248,14 +248,7 @@ private:
         }
         return missing;
     }
-    std::string sentence() {
-        std::vector<int> missing = seen_missing();
-        const bool known = !missing.empty() || ranks() == 2;
-        if (missing.empty())
-            for (int r = 0; r < ranks(); ++r)
-                if (r != rank()) missing.push_back(r);
-        return (known ? "" : "one of ") + comm::sentence_of_missing(missing, experts_, timeout());
-    }
+    std::string sentence() { return comm::sentence_of_lost(seen_missing(), rank(), ranks(), experts_, timeout()); }
 
     const std::shared_ptr<const Library> library_;
     const std::shared_ptr<const cuda::Driver> driver_;

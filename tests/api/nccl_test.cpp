@@ -226,5 +226,18 @@ TEST_F(Nccl, NamesTheRankWhoseMessageHasNotComeAndEnds) {
     EXPECT_EQ(aborts(), before + 1);
 }
 
+TEST(Comm, SaysOneOfTheOthersWhereOneMayHoldUpTheRest) {
+    using std::chrono::seconds;
+    const std::string end = " within 2 s; the group has ended, make another of the ranks that are left";
+    const auto said = [](std::vector<int> seen, int ranks) {
+        return comm::sentence_of_lost(seen, 0, ranks, 0, seconds(2));
+    };
+    EXPECT_EQ(said({2}, 4), "rank 2 has not come" + end);
+    EXPECT_EQ(said({1, 3}, 4), "rank 1 and rank 3 have not come" + end);
+    EXPECT_EQ(said({1, 2, 3}, 4), "one of rank 1, rank 2 and rank 3 has not come" + end);
+    EXPECT_EQ(said({}, 3), "one of rank 1 and rank 2 has not come" + end);
+    EXPECT_EQ(said({}, 2), "rank 1 has not come" + end);
+}
+
 }  // namespace
 }  // namespace finegemm::test
