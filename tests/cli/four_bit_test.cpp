@@ -61,8 +61,8 @@ TEST(ExplainFourBit, NamesBothProductsAndTheFaster) {
         {"four_bit_gemm 128x4096x7168 mxfp4 groups=8 fp8",
          {": FineGEMM_four_bit_Mxfp4\n", "weights of 4 bits are expected to take ",
           "tiles of 48 rows x 256 columns, 128 ", " mxfp4  FineGEMM_four_bit_Mxfp4", " fp8    m"}},
-        {"four_bit_gemm 100x4096x7168 int4",
-         {": FineGEMM_four_bit_Int4_many\n", "fp8 is not given", "100 rows are one group"}}};
+        {"four_bit_gemm 1000x4096x7168 int4",
+         {": FineGEMM_four_bit_Int4_many\n", "fp8 is not given", "1000 rows are one group"}}};
     for (const auto& [line, parts] : cases) {
         const Ran ran = finegemm("explain '" + std::string(line) + "' --device h200");
         ASSERT_EQ(ran.code, 0) << ran.err;
