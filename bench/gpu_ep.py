@@ -135,11 +135,12 @@ def time_layer(
         "bare combine": bare(coming, chosen[c.rank], returned),
         "bare places": lambda: [f() for f in placed],
     }
+    timed = dict(calls)  # what graphs read stays alive with the calls that they were captured of
     if tokens <= MOST_OF_GRAPHS:  # where the host may be slower than the GPU
-        calls |= {name: captured(calls[name]).replay for name in ("capacity", "peers", "local")}
-    us = us_of(calls, rounds)
+        timed |= {name: captured(calls[name]).replay for name in ("capacity", "peers", "local")}
+    us = us_of(timed, rounds)
     traced = {"layer": "capacity", "bare": "bare places"} if profiled else {}
-    kernels = {name: nccl_us(calls[call], 9) for name, call in traced.items()}
+    kernels = {name: nccl_us(timed[call], 9) for name, call in traced.items()}
     return {
         "layer": name,
         "kind": kind,
