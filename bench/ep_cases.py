@@ -1,14 +1,11 @@
 """Layers of experts over ranks, and checks of them: bits are those of finegemm.moe with the experts of all ranks."""
 
-import threading
 from typing import Any, NamedTuple
 
 import torch
 
 import finegemm
 from finegemm import ep
-
-CAPTURES = threading.Lock()
 
 
 class Weights(NamedTuple):
@@ -201,7 +198,7 @@ def captured(call) -> torch.cuda.CUDAGraph:
     torch.cuda.current_stream().wait_stream(side)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    # torch.distributed has threads of its own; where ranks are threads, one captures at a time.
-    with CAPTURES, torch.cuda.graph(graph, capture_error_mode="thread_local"):
+    # torch.distributed has threads of its own; torch's own stream for captures is of the device that was first.
+    with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
         call()
     return graph
