@@ -167,7 +167,7 @@ def test_other_dtypes_are_named(device):
             deep_gemm.fp8_gemm_nt(a, b, d.double(), c)
     with pytest.raises(RuntimeError, match=r"^a: has dtype int8, must be float8_e4m3fn"):
         deep_gemm.fp4_gemm_nt((a[0].view(torch.int8), a[1]), b, d)
-    with pytest.raises(RuntimeError, match=r"^a\[1\]: has dtype int32"):
+    with pytest.raises(RuntimeError, match=r"^b\[1\]: has dtype f32, but a\[1\] has ue8m0x4"):
         deep_gemm.fp8_gemm_nt((a[0], a[1].view(torch.int32)), b, d)
 
 
