@@ -191,6 +191,7 @@ TEST_F(HopperEp, SendsResultsOfSomeExpertsWhileOthersCompute) {
     for (uint32_t i = 0; i < kExperts; ++i) {
         const mock::Launch &product = mock->launches[4 + 2 * i], &push = mock->launches[5 + 2 * i];
         EXPECT_EQ(product.grid, 132u - 16) << "the other SMs are for what pushes";
+        EXPECT_EQ(product.programmatic, i == 0) << "the next ones do not wait there";
         EXPECT_EQ(product.grouped.groups.ends, offsets + i + 1);
         EXPECT_EQ(product.grouped.groups.groups, 1u);
         EXPECT_EQ(push.stream, test::address(0x77));

@@ -71,12 +71,13 @@ private:
         const int64_t parts = forms_.down_four_bit ? 1 : std::min(call_.elsewhere->parts, shape_.experts);
         for (int64_t i = 0; i < parts; ++i) {
             const int64_t first = shape_.experts * i / parts, last = shape_.experts * (i + 1) / parts;
-            multiply_down(first, last, parts > 1 ? call_.elsewhere->part_sms : 0);
+            // Not early behind the first: its CTAs would wait on the SMs that are left to what is sent.
+            multiply_down(first, last, parts > 1 ? call_.elsewhere->part_sms : 0, i == 0);
             call_.elsewhere->take(y(), first, last);
         }
     }
     /// The second product of experts from `first` up to the one before `last`.
-    void multiply_down(int64_t first, int64_t last, int32_t sms = 0) const {
+    void multiply_down(int64_t first, int64_t last, int32_t sms = 0, bool early = true) const {
         if (forms_.down_four_bit) return multiply(codes(), code_scales(), call_.down_packed, y());
         Groups some = groups();
         some.data += first, some.size = last - first + 1;
@@ -86,7 +87,7 @@ private:
             return x;
         };
         multiply("down_scales", {codes(), code_scales(), of_some(call_.down), of_some(call_.down_scales), y(), some},
-                 {}, sms);
+                 {}, sms, early);
     }
     void multiply_then_activate() const {
         const Stack between = matrix(parts_.between, DType::BF16, 2 * shape_.intermediate);
@@ -103,10 +104,11 @@ private:
         backend_.run(activate);
     }
 
-    /// `scales`: what callers call those of B. `sms`: 0: as the call says.
+    /// `scales`: what callers call those of B. `sms`: 0: as the call says. `early`: while the launch before ends.
     void multiply(std::string_view scales, const GroupedGemmArgs& args, const Epilogue& epilogue = {},
-                  int32_t sms = 0) const {
+                  int32_t sms = 0, bool early = true) const {
         auto options = overlapping<GemmOptions>();
+        options.pdl = early;
         if (sms > 0) options.num_sms = sms;
         options.numerics = call_.options.numerics, options.epilogue = epilogue;
         Call product(args, options);
