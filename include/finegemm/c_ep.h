@@ -69,6 +69,12 @@ typedef struct finegemm_ep_options {
 FINEGEMM_C_API int32_t finegemm_ep_moe(finegemm_context* context, finegemm_communicator* communicator,
                                        const finegemm_moe_args* layer, const finegemm_ep_options* how,
                                        const finegemm_moe_options* options, finegemm_error* error);
+/* With weights of 4 bits; those of FP8 in `layer` may have no pointers. */
+FINEGEMM_C_API int32_t finegemm_ep_four_bit_moe(finegemm_context* context, finegemm_communicator* communicator,
+                                                const finegemm_moe_args* layer,
+                                                const finegemm_four_bit_weights* gate_up,
+                                                const finegemm_four_bit_weights* down, const finegemm_ep_options* how,
+                                                const finegemm_moe_options* options, finegemm_error* error);
 /* Memory that a call of a shape takes, to `bytes`. */
 FINEGEMM_C_API int32_t finegemm_ep_moe_workspace_bytes(const finegemm_moe_shape* shape, int32_t ranks, int64_t capacity,
                                                        int64_t* bytes, finegemm_error* error);

@@ -122,6 +122,19 @@ int32_t finegemm_ep_moe(finegemm_context* context, finegemm_communicator* commun
     });
 }
 
+int32_t finegemm_ep_four_bit_moe(finegemm_context* context, finegemm_communicator* communicator,
+                                 const finegemm_moe_args* layer, const finegemm_four_bit_weights* gate_up,
+                                 const finegemm_four_bit_weights* down, const finegemm_ep_options* how,
+                                 const finegemm_moe_options* options, finegemm_error* error) {
+    return guarded(error, [&] {
+        require(context, "context", kMakeContext);
+        require(communicator, "communicator", kMakeCommunicator);
+        require(layer, "layer");
+        ep_moe(context->context, communicator->communicator, to_args(*layer, gate_up, down), to_how(how),
+               options ? to_options(*options) : MoeOptions{});
+    });
+}
+
 int32_t finegemm_ep_moe_workspace_bytes(const finegemm_moe_shape* shape, int32_t ranks, int64_t capacity,
                                         int64_t* bytes, finegemm_error* error) {
     return guarded(error, [&] {

@@ -18,16 +18,6 @@ FourBitOptions to_options(const finegemm_four_bit_options& caller) {
     return o;
 }
 
-FourBitWeights to_weights(const finegemm_four_bit_weights& x, const char* name = "b") {
-    require_zero(x.reserved, name);
-    return {.data = x.data,
-            .format = static_cast<FourBitFormat>(x.format),
-            .groups = x.groups,
-            .rows = x.rows,
-            .cols = x.cols,
-            .device = {static_cast<DeviceType>(x.device_type), x.device_index}};
-}
-
 }  // namespace
 
 int32_t finegemm_four_bit_bytes(int32_t format, int64_t rows, int64_t cols, int64_t* bytes, finegemm_error* error) {
@@ -56,7 +46,7 @@ int32_t finegemm_unpack_four_bit(const finegemm_four_bit_weights* weights, int64
         require(weights, "weights");
         require(q, "q");
         require(scales, "scales");
-        unpack_four_bit(to_weights(*weights), group, to_matrix(*q, "q"), to_matrix(*scales, "scales"));
+        unpack_four_bit(to_weights(*weights, "b"), group, to_matrix(*q, "q"), to_matrix(*scales, "scales"));
     });
 }
 
@@ -68,7 +58,7 @@ int32_t finegemm_four_bit_gemm(finegemm_context* context, const finegemm_four_bi
         four_bit_gemm(context->context,
                       {.a = to_stack(args->a, "a"),
                        .sfa = to_stack(args->sfa, "sfa"),
-                       .b = to_weights(args->b),
+                       .b = to_weights(args->b, "b"),
                        .d = to_stack(args->d, "d"),
                        .groups = to_groups(args->groups),
                        .fp8 = to_stack(args->fp8, "fp8"),
@@ -83,12 +73,7 @@ int32_t finegemm_four_bit_moe(finegemm_context* context, const finegemm_moe_args
     return guarded(error, [&] {
         require(context, "context", kMakeContext);
         require(args, "args");
-        require(gate_up, "gate_up");
-        require(down, "down");
-        MoeArgs layer = to_args(*args);
-        layer.gate_up_packed = to_weights(*gate_up, "gate_up_packed");
-        layer.down_packed = to_weights(*down, "down_packed");
-        moe(context->context, layer, options ? to_options(*options) : MoeOptions{});
+        moe(context->context, to_args(*args, gate_up, down), options ? to_options(*options) : MoeOptions{});
     });
 }
 

@@ -32,6 +32,26 @@ MoeArgs to_args(const finegemm_moe_args& args) {
             .workspace_bytes = args.workspace_bytes};
 }
 
+FourBitWeights to_weights(const finegemm_four_bit_weights& x, const char* name) {
+    require_zero(x.reserved, name);
+    return {.data = x.data,
+            .format = static_cast<FourBitFormat>(x.format),
+            .groups = x.groups,
+            .rows = x.rows,
+            .cols = x.cols,
+            .device = {static_cast<DeviceType>(x.device_type), x.device_index}};
+}
+
+MoeArgs to_args(const finegemm_moe_args& given, const finegemm_four_bit_weights* gate_up,
+                const finegemm_four_bit_weights* down) {
+    require(gate_up, "gate_up");
+    require(down, "down");
+    MoeArgs layer = to_args(given);
+    layer.gate_up_packed = to_weights(*gate_up, "gate_up_packed");
+    layer.down_packed = to_weights(*down, "down_packed");
+    return layer;
+}
+
 MoeOptions to_options(const finegemm_moe_options& caller) {
     const finegemm_moe_options given = known_part(caller, "options");
     check_fused(given.fused);
