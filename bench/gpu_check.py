@@ -199,7 +199,7 @@ CHECKS = {
         "topk_racecheck",
         "topk_speed",
     ),
-    "moe": ("moe_bits", "moe_repeat", "moe_graph", "moe_memcheck", "moe_racecheck", "moe_speed"),
+    "moe": ("moe_bits", "moe_four_bit", "moe_repeat", "moe_graph", "moe_memcheck", "moe_racecheck", "moe_speed"),
 }
 
 

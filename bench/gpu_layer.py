@@ -10,7 +10,8 @@ import torch
 
 import gpu_timing
 from gpu_fixture import Fixture, TooSlow
-from gpu_library import AS_CONTEXT, FAST, HOPPER, OFF, OFFSETS, ON, C, Library, integers, matrix, stack
+from gpu_four_bit import FORMATS, Weights
+from gpu_library import AS_CONTEXT, FAST, HOPPER, OFF, OFFSETS, ON, C, Library, integers, matrix, stack, stream_of
 from gpu_routing import Surrounded
 from records import write_record
 from weights_read import reader
@@ -23,6 +24,7 @@ LAYERS = (
     ("GLM-4.5", 5120, 1536, 160, 8),
     ("MiniMax-M2", 3072, 1536, 256, 8),
 )
+BIASED = ("gpt-oss-120b", 2880, 2880, 128, 4)  # whose experts have biases
 SPEED_TOKENS = (1, 8, 64, 512, 4096, 16384)
 RANKS = 32
 FLUSH_BYTES = 1 << 28  # five times L2
@@ -51,6 +53,7 @@ class Layer:
     weights: torch.Tensor
     of_experts: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]  # gate_up, its scales, down, its scales
     options: dict = dataclasses.field(default_factory=dict)  # members of finegemm_moe_options
+    biases: tuple[torch.Tensor | None, ...] = (None, None)  # of gate_up and of down
 
     @property
     def shape(self) -> dict:
@@ -58,11 +61,24 @@ class Layer:
         tokens, choices = self.ids.shape
         kinds = ("rows", "expected_m", "num_sms", "f32_between", "fused")
         sizes = {"tokens": tokens, "choices": choices, "hidden": hidden, "intermediate": pairs, "experts": experts}
-        return sizes | {k: v for k, v in self.options.items() if k in kinds}
+        return sizes | {k: v for k, v in self.options.items() if k in kinds} | {"biased": int(self.is_biased)}
+
+    @property
+    def is_biased(self) -> bool:
+        return self.biases[0] is not None
 
     def to(self, device: str) -> "Layer":
         x, ids, weights, *of_experts = (t.to(device=device) for t in (self.x, self.ids, self.weights, *self.of_experts))
-        return dataclasses.replace(self, x=x, ids=ids, weights=weights, of_experts=tuple(of_experts))
+        biases = tuple(None if b is None else b.to(device=device) for b in self.biases)
+        return dataclasses.replace(self, x=x, ids=ids, weights=weights, of_experts=tuple(of_experts), biases=biases)
+
+    def with_biases(self, generator, dtype: torch.dtype) -> "Layer":
+        """Of experts that nobody chooses they are NaN."""
+        _, two_pairs, hidden = self.of_experts[0].shape
+        experts = torch.arange(len(self.of_experts[0]), device="cuda")
+        unused = ~torch.isin(experts, self.ids.long())[:, None]
+        drawn = (torch.randn(len(experts), n, device="cuda", generator=generator) for n in (two_pairs, hidden))
+        return dataclasses.replace(self, biases=tuple(b.masked_fill(unused, float("nan")).to(dtype) for b in drawn))
 
     def workspace(self, library: Library) -> Surrounded:
         """Full of NaN, with canaries around it."""
@@ -87,7 +103,9 @@ class Layer:
             workspace_bytes=0 if workspace is None else workspace.numel(),
         )
         size = ctypes.sizeof(C["moe_options"])
-        given = C["moe_options"](struct_size=size, check_values=OFF, **{"gate_alpha": 1.0} | self.options | options)
+        biases = dict(zip(("gate_up_bias", "down_bias"), map(matrix, self.biases), strict=True))
+        members = {"gate_alpha": 1.0} | biases | self.options | options
+        given = C["moe_options"](struct_size=size, check_values=OFF, **members)
         return args, given
 
     def prepare(self, library: Library, out: torch.Tensor, workspace: torch.Tensor | None = None, **options):
@@ -202,6 +220,8 @@ class Layers(Fixture):
             layer.options["rows"] = r.randint(1, layer.ids.numel())
         if r.random() < 0.3:
             layer.x[r.randrange(len(layer.x))] = float("nan")
+        if fused != ON and not layer.options["f32_between"] and r.random() < 0.5:
+            layer = layer.with_biases(self.generator, r.choice((torch.float32, torch.bfloat16)))
         return layer
 
     def moe_bits(self):
@@ -217,11 +237,42 @@ class Layers(Fixture):
                         raise AssertionError(f"{n} words differ from those of {name}: {layer.shape} {layer.options}")
         return {"layers": count}
 
+    def moe_four_bit(self):
+        """Layers with weights of 4 bits alone, without biases and with: the bits of the CPU."""
+        kinds = list(itertools.product(FORMATS, (3, 70), (None, torch.float32, torch.bfloat16)))
+        for name, tokens, dtype in kinds:
+            layer = self.layer_of(tokens, 3, 384, 256, 6, gate_limit=7.0, gate_alpha=1.702, up_offset=1.0)
+            packed = [Weights(self.tested, name, 6, n, k) for n, k in ((512, 384), (384, 256))]
+            layer = layer if dtype is None else layer.with_biases(self.generator, dtype)
+            found, wanted = (self.by_four_bit(layer.to(device), packed, device) for device in ("cuda", "cpu"))
+            if n := int((found.all.cpu() != wanted.all).sum()):
+                raise AssertionError(f"{n} words differ from those of the CPU: {name}, {tokens} tokens, biases {dtype}")
+        return {"layers": len(kinds)}
+
+    def by_four_bit(self, layer: Layer, packed: list[Weights], device: str) -> Surrounded:
+        out = Surrounded(*layer.x.shape, dtype=torch.bfloat16, device=device)
+        args, options = layer.structs(out.t, numerics=HOPPER)
+        args.gate_up = args.gate_up_scales = args.down = args.down_scales = stack(None)
+        options.stream = stream_of(out.t)
+        there = [w.data.to(device) for w in packed]
+        of_device = (2, torch.cuda.current_device()) if device == "cuda" else (1, 0)
+        given = (
+            C["four_bit_weights"](t.data_ptr(), FORMATS[w.name], *of_device, 0, w.g, w.n, w.k)
+            for t, w in zip(there, packed, strict=True)
+        )
+        library, structs = self.tested, (args, *given, options, self.tested.error)
+        library.check(library.c.finegemm_four_bit_moe(library.context, *map(ctypes.byref, structs)))
+        torch.cuda.synchronize()
+        return out
+
     def moe_graph(self):
         """A graph that takes memory of the library's, of which tokens and ids change: the bits of calls. Of few choices
         and of more."""
-        for fused, tokens in itertools.product((ON, OFF), (50, 8)):
+        for fused, tokens in itertools.product((ON, OFF, AS_CONTEXT), (50, 8)):
             layer = self.layer_of(tokens, 4, 512, 256, 16, fused=fused)
+            if fused == AS_CONTEXT:  # ids change: all experts have biases
+                biases = (torch.randn(16, n, device="cuda", generator=self.generator) for n in (512, 512))
+                layer = dataclasses.replace(layer, biases=tuple(biases))
             out, wanted = torch.empty_like(layer.x), torch.empty_like(layer.x)
             graph, call = captured(layer.prepare(self.tested, out)), layer.prepare(self.tested, wanted)
             for _ in range(max(1, self.RUNS // 10)):
@@ -232,14 +283,16 @@ class Layers(Fixture):
                 torch.cuda.synchronize()
                 if n := int((out.view(torch.int16) != wanted.view(torch.int16)).sum()):
                     raise AssertionError(f"{n} elements of a replay differ from a call's: {layer.shape}")
-        return {"graphs": 4}
+        return {"graphs": 6}
 
     def moe_repeat(self):
         """The same bits each time, from two streams at once."""
-        return {"runs": min(self.repeated_layer(tokens) for tokens in (200, 8))}
+        return {"runs": min(self.repeated_layer(tokens, biased) for tokens in (200, 8) for biased in (False, True))}
 
-    def repeated_layer(self, tokens: int) -> int:
+    def repeated_layer(self, tokens: int, biased: bool) -> int:
         layer = self.layer_of(tokens, 4, 512, 256, 16)
+        if biased:
+            layer = layer.with_biases(self.generator, torch.bfloat16)
         wanted = torch.empty_like(layer.x)
         layer.prepare(self.tested, wanted)()
         streams = [torch.cuda.Stream() for _ in range(2)]
@@ -266,11 +319,28 @@ class Layers(Fixture):
                 rows.append({"layer": name, "kind": kind, "tokens": tokens} | self.timed_layer(layer))
                 print(rows[-1], flush=True)
         method = f"replays of CUDA graphs between events, L2 flushed, median of {self.options.rounds}"
-        record = self.machine() | {"method": method, "rows": rows}
+        record = self.machine() | {"method": method, "rows": rows, "biased": self.biased_rows(SPEED_TOKENS)}
         write_record(self.options.out / f"moe_{self.card}.json", record)
         if slow := [r for r in rows if r["us"]["moe"] > NOISE * min(r["us"]["chain"], r["us"]["chain, pdl"])]:
             raise TooSlow(f"slower than a call for each step: {slow}")
         return {"rows": len(rows)}
+
+    def biased_rows(self, all_tokens: tuple[int, ...]) -> list[dict]:
+        """What biases take: the layer of gpt-oss without and with them."""
+        name, *sizes = BIASED
+        hidden, pairs, experts, choices = sizes
+        whole, rows = self.layer_of(1, choices, hidden, pairs, experts), []
+        for tokens in all_tokens:
+            part = self.part_of(whole, tokens, choices, "even")
+            layer = dataclasses.replace(part, options={"gate_limit": 7.0, "gate_alpha": 1.702, "up_offset": 1.0})
+            out, memory = torch.empty_like(layer.x), layer.workspace(self.tested).t
+            layers = {"without": layer} | {
+                str(dtype)[6:]: layer.with_biases(self.generator, dtype) for dtype in (torch.bfloat16, torch.float32)
+            }
+            graphs = {kind: captured(one.prepare(self.tested, out, memory)) for kind, one in layers.items()}
+            rows.append({"layer": name, "tokens": tokens, "us": replay_us(graphs, self.options.rounds)})
+            print(rows[-1], flush=True)
+        return rows
 
     def part_of(self, whole: Layer, tokens: int, choices: int, kind: str) -> Layer:
         """Of a rank of 32: its experts, and as many tokens of one choice each as arrive there."""
@@ -322,5 +392,8 @@ class Layers(Fixture):
         for fused, (tokens, hidden, pairs) in ((ON, shapes[0]), *((OFF, shape) for shape in shapes)):
             layer = self.layer_of(tokens, 3, hidden, pairs, 5, fused=fused, weights_first=int(tokens == 9))
             layer.run(self.tested, numerics=FAST)
+            if fused == OFF:
+                for dtype in (torch.float32, torch.bfloat16):
+                    layer.with_biases(self.generator, dtype).run(self.tested, numerics=FAST, fused=AS_CONTEXT)
         torch.cuda.synchronize()
-        return {"layers": 1 + len(shapes)}
+        return {"layers": 1 + 3 * len(shapes)}

@@ -1,6 +1,7 @@
 """Checks of a layer of experts over ranks on one GPU, which is the only rank: bits of one call, graphs, overflows."""
 
 import ctypes
+import dataclasses
 from functools import cached_property
 
 import torch
@@ -58,7 +59,7 @@ class Ranks(Layers):
     def layer_of_ranks(self) -> Layer:
         layer = self.random_layer_of_experts()
         layer.options.pop("rows", None), layer.options.pop("weights_first", None)  # which it has not
-        return layer
+        return dataclasses.replace(layer, biases=(None, None))
 
     def ep_bits(self):
         """Random layers, exactly and in places, with what surrounds them: the bits of one call."""

@@ -193,8 +193,9 @@ typedef struct finegemm_moe_options {
     int64_t rows;          /* that there is memory for; 0: as many as all choices take */
     int64_t expected_m;    /* of an expert; 0: as many as there may be, evenly */
     void* stream;
-    finegemm_poll poll; /* may be null */
-    void* poll_data;    /* handed to poll */
+    finegemm_poll poll;                      /* may be null */
+    void* poll_data;                         /* handed to poll */
+    finegemm_matrix gate_up_bias, down_bias; /* [E, 2 I] and [E, H] f32 or bf16; without pointers: none */
 } finegemm_moe_options;
 
 /* A call of it without its pointers. */
@@ -208,6 +209,8 @@ typedef struct finegemm_moe_shape {
     const char* device;     /* as of finegemm_shape; of finegemm_explain_moe alone */
     int32_t four_bit;       /* format of packed weights of 4 bits, where they are given; 0: none are */
     int32_t four_bit_alone; /* 0 or 1: there are none of FP8 beside them */
+    int32_t biased;         /* 0 or 1: options have biases */
+    int32_t reserved;       /* 0 */
 } finegemm_moe_shape;
 
 /* What a selection writes; finegemm/topk.h has the rules. Without a pointer: left out. */

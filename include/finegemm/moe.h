@@ -24,6 +24,7 @@ struct MoeShape {
     std::optional<bool> fused{};              ///< as MoeOptions
     std::optional<FourBitFormat> four_bit{};  ///< of MoeArgs::gate_up_packed, where it is given
     bool four_bit_alone = false;              ///< weights are not given as FP8, too
+    bool biased = false;                      ///< MoeOptions has biases
     bool operator==(const MoeShape&) const = default;
 };
 
@@ -35,6 +36,10 @@ struct MoeOptions {
     bool power_of_two_scales = false;  ///< of rows of x and of the activation
     bool weights_first = false;        ///< weights multiply the activation, before it is rounded and quantised, and not
                                        ///< rows of the second product
+    /// [E, 2 I] and [E, H] f32 or bf16, columns contiguous, on CUDA in rows of whole 16 bytes; both or neither. The
+    /// former is added to gates and ups, in f32 before the clamps, the latter to rows of the second product, before
+    /// weights multiply them. The activation has a launch of its own then
+    ConstMatrix gate_up_bias{}, down_bias{};
     std::optional<bool> fused{};  ///< the activation is part of the first product's launch, for which I is a multiple
     ///< of 128, or has one of its own. Unset: whichever is expected to be faster. The bits are the same
     int64_t rows = 0;                    ///< as MoeShape
@@ -68,16 +73,15 @@ struct MoeArgs {
     FourBitWeights gate_up_packed{}, down_packed{};
 };
 
-/// out[t] = sum over a token's choices c of weights[t, c] * down[e] (SwiGLU(gate_up[e] x[t])), e = ids[t, c], without
-/// those that are not here. It is route, permute_quantize, grouped_gemm, swiglu_quantize unless that is `fused`,
-/// grouped_gemm and combine, and has their bits, on CPU and GPU; docs/moe.md has the steps. Weights of 4 bits are
-/// multiplied by four_bit_gemm, with the activation in a launch of its own, and give the bits of their FP8. A
-/// token's bits depend on that token alone. A token without experts becomes zero; one that chooses an expert twice has
-/// it twice. NaN of a token or of an expert stays in what that has a part in. Where rows are used up, choices have
-/// none, as of `route`.
-/// On CUDA the launches are queued and the call does not wait, so that a graph may capture it; rows that no choice has
-/// take no time. `out` and the workspace share no memory with anything else. T = 0: nothing is done. Throws Error:
-/// InvalidArgument, Unsupported, Driver, Compile, OutOfMemory.
+/// out[t] = sum over a token's choices c of weights[t, c] * (down[e] SwiGLU(gate_up[e] x[t] + gate_up_bias[e]) +
+/// down_bias[e]), e = ids[t, c], without those that are not here. It is route, permute_quantize, grouped_gemm,
+/// swiglu_quantize unless that is `fused`, grouped_gemm and combine, and has their bits, on CPU and GPU; docs/moe.md
+/// has the steps. Weights of 4 bits are multiplied by four_bit_gemm, with the activation in a launch of its own, and
+/// give the bits of their FP8. A token's bits depend on that token alone. A token without experts becomes zero; one
+/// that chooses an expert twice has it twice. NaN of a token or of an expert stays in what that has a part in. Where
+/// rows are used up, choices have none, as of `route`. On CUDA the launches are queued and the call does not wait, so
+/// that a graph may capture it; rows that no choice has take no time. `out` and the workspace share no memory with
+/// anything else. T = 0: nothing is done. Throws Error: InvalidArgument, Unsupported, Driver, Compile, OutOfMemory.
 FINEGEMM_API void moe(Context& context, const MoeArgs& args, const MoeOptions& options = {});
 
 /// Memory that a call of this shape takes, whichever way it is computed. Throws Error(InvalidArgument).

@@ -21,6 +21,8 @@ def moe(
     out: T | None = None,
     *,
     x_scales: Tensor | None = None,
+    gate_up_bias: Tensor | None = None,
+    down_bias: Tensor | None = None,
     first: int = 0,
     gate_limit: float = 0.0,
     gate_alpha: float = 1.0,
@@ -41,6 +43,8 @@ def moe(
 ) -> T:
     """out[t] = the sum over choices c of weights[t, c] * down[e] @ SwiGLU(gate_up[e] @ x[t]), e = ids[t, c].
 
+    With biases weights[t, c] * (down[e] @ SwiGLU(gate_up[e] @ x[t] + gate_up_bias[e]) + down_bias[e]).
+
     x [T, H]: bfloat16 (or uint16, its bits), or e4m3 with x_scales [T, ceil(H/128)]. ids [T, k]: int32 or int64, k of 1
     to 16; experts here have those from `first` to before first + E, others are left out. weights [T, k]: float32; ones
     when None. gate_up [E, 2 * I, H]: e4m3, the rows of gates above those of ups, down [E, H, I]; their scales are those
@@ -53,6 +57,9 @@ def moe(
     or has its own; None: whichever is expected to be faster, with the same bits. `f32_between`, which is fused, rounds
     nothing to bfloat16 between the products. `weights_first`: weights multiply the activation, before it is rounded and
     quantised, and not rows of the second product.
+
+    gate_up_bias [E, 2 * I] and down_bias [E, H]: float32 or bfloat16, both or neither. The former is added in float32
+    before the clamps; the activation has a launch of its own then.
 
     Weights of 4 bits, whose activation has a launch of its own, give the bits of their FP8; with that beside them
     (with_fp8) each product takes what is expected to be faster.
@@ -79,11 +86,12 @@ def explain_moe(
     fused: bool | None = None,
     four_bit: str | None = None,
     four_bit_alone: bool = False,
+    biased: bool = False,
     device: str | None = None,
 ) -> dict[str, Any]:
     """Of which launches a GPU makes moe, what each takes, and why. `device`: as in explain.
 
-    four_bit: the format of weights of 4 bits, four_bit_alone: they have no FP8 beside them.
+    four_bit: the format of weights of 4 bits, four_bit_alone: they have no FP8 beside them. biased: there are biases.
 
     Returns a dict with `launches`, each with its call, `kernel`, predicted `us` and `bytes`, and of products the `line`
     that explains them; `us`, their sum; `fused`, `why`, and `workspace_bytes`.

@@ -119,6 +119,37 @@ def test_its_bits_are_those_of_the_calls_that_it_is_made_of():
         assert np.array_equal(bits(finegemm.moe(X, IDS, *OF_EXPERTS, WEIGHTS, gate_limit=2.0, fused=fused)), bits(out))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, BF16])
+def test_biases_are_added_in_float32_before_the_activation_and_behind_the_second_product(dtype):
+    rows = IDS.size
+    gate_up_bias, down_bias = (
+        RANDOM.standard_normal((EXPERTS, n)).astype(np.float32).astype(dtype) for n in (2 * PAIRS, HIDDEN)
+    )
+    gate_up_bias[NOBODYS], down_bias[NOBODYS] = np.nan, np.nan
+    like_gpt_oss = {"gate_limit": 7.0, "gate_alpha": 1.702, "up_offset": 1.0}
+    inverse, offsets, _ = finegemm.route(IDS, EXPERTS, form="offsets", rows=rows)
+    of_rows = np.clip(np.searchsorted(offsets, np.arange(rows), side="right") - 1, 0, EXPERTS - 1)
+    q, scales = finegemm.permute_quantize(X, inverse, rows=rows)
+    between = finegemm.grouped_gemm(q, scales, *OF_EXPERTS[:2], offsets=offsets).astype(np.float32)
+    with np.errstate(invalid="ignore"):  # rows that no choice has hold anything
+        between += gate_up_bias.astype(np.float32)[of_rows]
+    q, scales = finegemm.swiglu_quantize(between, offsets=offsets, to_bf16=True, **like_gpt_oss)
+    y = finegemm.grouped_gemm(q, scales, *OF_EXPERTS[2:], offsets=offsets).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        y += down_bias.astype(np.float32)[of_rows]
+    sums = np.zeros(X.shape, np.float32)
+    for t, c in itertools.product(range(TOKENS), range(CHOICES)):
+        if inverse[t, c] >= 0:
+            sums[t] += WEIGHTS[t, c] * y[inverse[t, c]]
+    biases = {"gate_up_bias": gate_up_bias, "down_bias": down_bias}
+    out = finegemm.moe(X, IDS, *OF_EXPERTS, WEIGHTS, **like_gpt_oss, **biases)
+    assert np.array_equal(bits(out), bits(sums.astype(BF16)))
+    with pytest.raises(finegemm.InvalidArgument, match="down_bias: is left out, but gate_up_bias is given"):
+        finegemm.moe(X, IDS, *OF_EXPERTS, gate_up_bias=gate_up_bias)
+    told = finegemm.explain_moe(TOKENS, CHOICES, HIDDEN, PAIRS, EXPERTS, biased=True, device="h200")
+    assert [launch["call"] for launch in told["launches"]][-3:] == ["swiglu_quantize", "grouped_gemm", "combine"]
+
+
 def test_each_rank_of_several_has_its_part():
     """Of two ranks the second has the experts from 2 on: sums of both are the layer, but for a rounding of each."""
     whole = finegemm.moe(X, IDS, *OF_EXPERTS, WEIGHTS).astype(np.float32)

@@ -259,6 +259,21 @@ def test_a_layer_of_experts_is_written_where_out_says_and_keeps_leading_dimensio
     assert not torch.equal(out, ft.moe(x, ids, *of_experts, gate_limit=1.0))
 
 
+def test_a_layer_of_experts_takes_biases(device):
+    layer = layer_of_experts(device)
+    experts, n, hidden = layer[2].shape
+    biases = {"gate_up_bias": values(device, experts, n), "down_bias": values(device, experts, hidden).bfloat16()}
+    with_biases = ft.moe(*layer, **biases)
+    assert not torch.equal(with_biases, ft.moe(*layer))
+    compiled = torch.compile(lambda *x: ft.moe(*x, **biases), fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(*layer), with_biases)
+    out = torch.zeros_like(with_biases)
+    assert torch.equal(ft.moe(*layer, out=out, **biases), with_biases)
+    biases["down_bias"].requires_grad_()
+    with pytest.raises(finegemm.Unsupported):
+        ft.moe(*layer, **biases).sum().backward()
+
+
 def test_a_compiler_knows_what_is_written(device):
     def twice(a, sfa, b, sfb):
         out = torch.zeros(M, N, device=device)

@@ -107,6 +107,8 @@ inline constexpr size_t kFirstSize<finegemm_epilogue> =
 template <>
 inline constexpr size_t kFirstSize<finegemm_quantize_options> = offsetof(finegemm_quantize_options, poll);
 template <>
+inline constexpr size_t kFirstSize<finegemm_moe_options> = offsetof(finegemm_moe_options, gate_up_bias);
+template <>
 inline constexpr size_t kFirstSize<finegemm_moe_shape> = offsetof(finegemm_moe_shape, four_bit);
 template <>
 inline constexpr size_t kFirstSize<finegemm_shape> =

@@ -63,6 +63,7 @@ std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device, 
 namespace {
 
 std::string why_fused(const MoeShape& s, const MoePlan& plan) {
+    if (s.biased) return "biases are added with the activation, in a launch of its own, and with the weighted sums";
     if (plan.forms.gate_up_four_bit)
         return "the product of weights of 4 bits leaves the activation to a launch of its own";
     if (s.intermediate % kScaleBlock != 0)

@@ -77,6 +77,7 @@ inline const EpMisuse kEp[] = {
          for (int64_t t = 0; t < 5; ++t) c.moe.ids.at(t, 1) = 2;
          c.how.capacity = 2, c.moe.options.check_values = FINEGEMM_ON;
      }},
+    {"a bias", [](EpCallInC& c) { c.moe.add_biases(); }},
     {"how has a reserved field", [](EpCallInC& c) { c.how.reserved = 1; }},
 };
 

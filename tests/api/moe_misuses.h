@@ -32,6 +32,8 @@ struct MoeCallInC {
         }
     };
     Weights gate_up{kExperts * 2 * kPairs, kHidden, 3}, down{kExperts * kHidden, kPairs, 4};
+    Buffer<float> gate_up_bias{DType::F32, kExperts, 2 * kPairs};
+    Buffer<uint16_t> down_bias{DType::BF16, kExperts, kHidden};
     finegemm_moe_args args{};
     finegemm_moe_options options{};
     finegemm_error error{};
@@ -58,6 +60,16 @@ struct MoeCallInC {
     static finegemm_stack experts(ConstMatrix all) {
         all.rows /= kExperts;
         return {c_matrix(all), kExperts, all.rows * all.row_stride};
+    }
+    void add_biases() {
+        for (int64_t e = 0; e < kExperts; ++e) {
+            for (int64_t i = 0; i < 2 * kPairs; ++i)
+                gate_up_bias.at(e, i) = static_cast<float>((i * 7 + e * 5) % 23) / 16 - 0.6f;
+            for (int64_t i = 0; i < kHidden; ++i)
+                down_bias.at(e, i) = bf16_of_float(static_cast<float>((i * 5 + e * 3) % 19) / 2 - 4);
+        }
+        options.gate_up_bias = c_matrix(ConstMatrix(gate_up_bias.view()));
+        options.down_bias = c_matrix(ConstMatrix(down_bias.view()));
     }
     int32_t run(finegemm_context* context) { return finegemm_moe(context, &args, &options, &error); }
 };
@@ -126,7 +138,20 @@ inline const MoeMisuse kMoe[] = {
     {"a scale of down is negative",
      [](MoeCallInC& c) { c.down.scales.at(3, 0) = -1, c.options.check_values = FINEGEMM_ON; }},
     {"weights_first is 2", [](MoeCallInC& c) { c.options.weights_first = 2; }},
-    {"options have half their size", [](MoeCallInC& c) { c.options.struct_size /= 2; }},
+    {"options have half their size", [](MoeCallInC& c) { c.options.struct_size = 44; }},
+    {"a bias of gate_up alone", [](MoeCallInC& c) { c.add_biases(), c.options.down_bias = {}; }},
+    {"a bias of down alone", [](MoeCallInC& c) { c.add_biases(), c.options.gate_up_bias = {}; }},
+    {"gate_up_bias is f16", [](MoeCallInC& c) { c.add_biases(), c.options.gate_up_bias.dtype = FINEGEMM_F16; }},
+    {"gate_up_bias has 3 rows", [](MoeCallInC& c) { c.add_biases(), c.options.gate_up_bias.rows = 3; }},
+    {"down_bias has 128 columns", [](MoeCallInC& c) { c.add_biases(), c.options.down_bias.cols = 128; }},
+    {"rows of down_bias overlap", [](MoeCallInC& c) { c.add_biases(), c.options.down_bias.row_stride = 128; }},
+    {"down_bias is on a GPU", [](MoeCallInC& c) { c.add_biases(), c.options.down_bias.device_type = FINEGEMM_CUDA; }},
+    {"down_bias is out",
+     [](MoeCallInC& c) {
+         c.add_biases(), c.options.down_bias.data = c.args.out.data, c.options.down_bias.row_stride = c.kHidden;
+     }},
+    {"biases and a gated product", [](MoeCallInC& c) { c.add_biases(), c.options.fused = FINEGEMM_ON; }},
+    {"biases and f32 between", [](MoeCallInC& c) { c.add_biases(), c.options.f32_between = 1; }},
 };
 
 /// What the library says to each, by name.
@@ -154,6 +179,8 @@ Sentences moe_misuses() {
         {"a shape of four_bit 9", [](finegemm_moe_shape& s) { s.four_bit = 9; }},
         {"a shape of four_bit_alone without a format", [](finegemm_moe_shape& s) { s.four_bit_alone = 1; }},
         {"a shape of int4 and FP8", [](finegemm_moe_shape& s) { s.four_bit = FINEGEMM_INT4; }},
+        {"a shape that is biased and fused", [](finegemm_moe_shape& s) { s.biased = 1, s.fused = FINEGEMM_ON; }},
+        {"a shape has a reserved field", [](finegemm_moe_shape& s) { s.reserved = 1; }},
     };
     for (const auto& [name, spoil] : shapes) {
         finegemm_moe_shape shape{.struct_size = sizeof shape,
@@ -169,7 +196,9 @@ Sentences moe_misuses() {
                                  .expected_m = 0,
                                  .device = "h200",
                                  .four_bit = 0,
-                                 .four_bit_alone = 0};
+                                 .four_bit_alone = 0,
+                                 .biased = 0,
+                                 .reserved = 0};
         spoil(shape);
         finegemm_moe_workspace_bytes(&shape, &bytes, &e), record(name);
     }

@@ -7,6 +7,8 @@
 
 #include <finegemm/moe.h>
 #include <finegemm/quantize.h>
+#include <finegemm/routing.h>
+#include <finegemm/swiglu.h>
 
 #include "api/moe_misuses.h"
 
@@ -16,8 +18,9 @@ namespace {
 // Programs were compiled with these.
 static_assert(sizeof(finegemm_moe_args) == 5 * 56 + 4 * 72 + 24 && offsetof(finegemm_moe_args, out) == 4 * 56 + 296);
 static_assert(offsetof(finegemm_moe_options, rows) == 48 && offsetof(finegemm_moe_options, poll_data) == 80);
-static_assert(sizeof(finegemm_moe_options) == 88);
-static_assert(sizeof(finegemm_moe_shape) == 88 && offsetof(finegemm_moe_shape, device) == 72);
+static_assert(offsetof(finegemm_moe_options, gate_up_bias) == 88 && sizeof(finegemm_moe_options) == 88 + 2 * 56);
+static_assert(sizeof(finegemm_moe_shape) == 96 && offsetof(finegemm_moe_shape, biased) == 88 &&
+              offsetof(finegemm_moe_shape, device) == 72);
 
 using Codes = std::vector<uint16_t>;
 
@@ -135,6 +138,128 @@ TEST(Moe, SeesNothingOfAnExpertThatNobodyChooses) {
               }));
 }
 
+/// The weighted sums of a layer with biases.
+template <typename ExpertOf>
+Codes sums_with_biases(MoeCallInC& c, Buffer<uint16_t>& y, Buffer<int32_t>& inverse, const ExpertOf& expert_of) {
+    Codes out;
+    for (int64_t t = 0; t < c.kTokens; ++t)
+        for (int64_t i = 0; i < c.kHidden; ++i) {
+            float sum = 0;
+            for (int64_t choice = 0; choice < c.kChoices; ++choice) {
+                const int64_t row = inverse.at(t, choice);
+                if (row < 0) continue;
+                const float bias = float_of_bf16(c.down_bias.at(expert_of(row), i));
+                const float value = float_of_bf16(y.at(row, i)) + bias;
+                const float product = c.weights.at(t, choice) * value;
+                sum += product;
+            }
+            out.push_back(bf16_of_float(sum));
+        }
+    return out;
+}
+
+/// The layer with biases by the calls that it is made of, which add the biases in f32 between them.
+Codes by_steps_with_biases(MoeCallInC& c) {
+    Context context(cpu_options());
+    constexpr int64_t kRows = 10, kHidden = MoeCallInC::kHidden, kPairs = MoeCallInC::kPairs;
+    Buffer<int32_t> inverse{DType::I32, c.kTokens, c.kChoices}, offsets{DType::I32, 1, c.kExperts + 1};
+    Buffer<uint8_t> rows{DType::E4M3, kRows, kHidden}, codes{DType::E4M3, kRows, kPairs};
+    Buffer<float> row_scales{DType::F32, kRows, 2}, code_scales{DType::F32, kRows, 1},
+        biased{DType::F32, kRows, 2 * kPairs};
+    Buffer<uint16_t> between{DType::BF16, kRows, 2 * kPairs}, y{DType::BF16, kRows, kHidden};
+    const Groups groups{.form = GroupForm::Offsets, .data = offsets.data(), .size = c.kExperts + 1};
+    const auto experts = [&](const ConstMatrix& all) {
+        ConstMatrix one = all;
+        one.rows /= c.kExperts;
+        return ConstStack{one, c.kExperts, one.rows * one.row_stride};
+    };
+    route(context, {.ids = c.ids.view(),
+                    .inverse = inverse.view(),
+                    .numbers = offsets.view(),
+                    .form = GroupForm::Offsets,
+                    .experts = c.kExperts,
+                    .first = c.kFirst,
+                    .rows = kRows});
+    permute_quantize(context,
+                     {.x = c.x.view(), .inverse = inverse.view(), .q = {rows.view()}, .scales = {row_scales.view()}});
+    grouped_gemm(context, {{rows.view()},
+                           {row_scales.view()},
+                           experts(c.gate_up.codes.view()),
+                           experts(c.gate_up.scales.view()),
+                           {between.view()},
+                           groups});
+    const auto expert_of = [&](int64_t row) {
+        int64_t e = 0;
+        while (offsets.at(0, e + 1) <= row) ++e;
+        return e;
+    };
+    for (int64_t row = 0; row < offsets.at(0, c.kExperts); ++row)
+        for (int64_t i = 0; i < 2 * kPairs; ++i)
+            biased.at(row, i) = float_of_bf16(between.at(row, i)) + c.gate_up_bias.at(expert_of(row), i);
+    SwigluOptions swiglu{.gate_limit = c.options.gate_limit, .gate_alpha = c.options.gate_alpha};
+    swiglu.up_offset = c.options.up_offset, swiglu.to_bf16 = true;
+    swiglu_quantize(
+        context, {.x = {biased.view()}, .q = {codes.view()}, .scales = {code_scales.view()}, .groups = groups}, swiglu);
+    grouped_gemm(context, {{codes.view()},
+                           {code_scales.view()},
+                           experts(c.down.codes.view()),
+                           experts(c.down.scales.view()),
+                           {y.view()},
+                           groups});
+    return sums_with_biases(c, y, inverse, expert_of);
+}
+
+TEST(Moe, AddsBiasesOfExpertsBeforeTheActivationAndBehindTheSecondProduct) {
+    const std::pair<const char*, void (*)(MoeCallInC&)> cases[] = {
+        {"usual", [](MoeCallInC&) {}},
+        {"as gpt-oss has it",
+         [](MoeCallInC& c) { c.options.gate_limit = 7, c.options.gate_alpha = 1.702f, c.options.up_offset = 1; }},
+        {"clamped a lot", [](MoeCallInC& c) { c.options.gate_limit = 0.25f; }}};
+    for (const auto& [name, change] : cases) {
+        MoeCallInC c;
+        change(c), c.add_biases();
+        const Codes wanted = by_steps_with_biases(c);
+        EXPECT_EQ(result_of([&](MoeCallInC& other) { change(other), other.add_biases(); }), wanted) << name;
+        EXPECT_NE(result_of(change), wanted) << name;
+    }
+    const CContext context;
+    MoeCallInC old;
+    old.add_biases(), old.options.struct_size = offsetof(finegemm_moe_options, gate_up_bias);
+    EXPECT_EQ(result_of(old, context), result_of()) << "programs were compiled without them";
+}
+
+TEST(Moe, MultipliesTheBiasOfDownByWeightsThatCameFirst) {
+    const auto with = [](int32_t first, bool weighted) {
+        return result_of([&](MoeCallInC& c) {
+            c.add_biases(), c.options.weights_first = first;
+            for (int64_t t = 0; t < c.kTokens; ++t)
+                for (int64_t i = 0; i < c.kChoices; ++i) c.weights.at(t, i) = t % 2 == 0 ? 0.5f : -2.0f;
+            if (!weighted) c.args.weights = {};
+        });
+    };
+    EXPECT_EQ(with(1, true), with(0, true)) << "powers of two change no rounding";
+    EXPECT_EQ(with(1, false), with(0, false));
+    EXPECT_NE(with(1, true), with(1, false));
+}
+
+TEST(Moe, KeepsNanOfABiasInTokensThatChooseItsExpert) {
+    const auto biased = [](MoeCallInC& c) { c.add_biases(); };
+    const Codes all = result_of(biased);
+    EXPECT_EQ(all[2 * MoeCallInC::kHidden], 0) << "a token without experts has no bias";
+    for (const bool down : {false, true}) {
+        const Codes spoilt = result_of([&](MoeCallInC& c) {
+            c.add_biases();
+            for (int64_t i = 0; i < 2 * c.kPairs; ++i)
+                down ? void(c.down_bias.at(1, i) = 0x7fff) : void(c.gate_up_bias.at(1, i) = kNan);  // of expert 5
+        });
+        for (int64_t t = 0; t < MoeCallInC::kTokens; ++t) {
+            const bool chooses = t == 0 || t == 3;
+            EXPECT_EQ(token(spoilt, t) == token(all, t), !chooses) << t;
+            EXPECT_EQ(std::isnan(float_of_bf16(token(spoilt, t)[0])), chooses) << t;
+        }
+    }
+}
+
 TEST(Moe, TakesWideIdsAndTokensThatAreCodes) {
     const Codes all = result_of();
     std::vector<int64_t> wide;
@@ -233,6 +358,16 @@ TEST(Moe, IsExplainedLaunchByLaunch) {
     EXPECT_GT(many["us"], few["us"]);
     shape.intermediate = 1040;
     EXPECT_EQ(nlohmann::json::parse(explain(shape, "h200"))["fused"], false);
+}
+
+TEST(Moe, ExplainsThatBiasesTakeALaunchForTheActivation) {
+    MoeShape shape{.tokens = 4096, .choices = 8, .hidden = 7168, .intermediate = 2048, .experts = 256, .biased = true};
+    const auto told = nlohmann::json::parse(explain(shape, "h200"));
+    EXPECT_EQ(told["fused"], false);
+    EXPECT_TRUE(told["why"][0].get<std::string>().starts_with("biases are added with the activation")) << told["why"];
+    ASSERT_EQ(told["launches"].size(), 6u);
+    EXPECT_EQ(told["launches"][3]["kernel"], "FineGEMM_swiglu_quantize_BF16_biased");
+    EXPECT_EQ(told["launches"][5]["kernel"], "FineGEMM_routing_combine_biased");
 }
 
 TEST(Moe, ExpectsAsManyRowsAsItIsTold) {

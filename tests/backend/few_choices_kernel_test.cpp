@@ -98,6 +98,9 @@ TEST(FewChoicesKernel, AddsUpRowsThatItFindsBeforeTheyAreThere) {
         std::vector<uint16_t> y;
         for (int64_t e = 0; e < p.routing.rows * p.cols + 8; ++e)
             y.push_back(static_cast<uint16_t>(float_bits(random.normal(1)) >> 16));
+        std::vector<float> biases(static_cast<size_t>(p.routing.experts * p.cols + 8));
+        for (float& bias : biases) bias = random.normal(1);
+        float* const of_experts = biases.data() + (16 - reinterpret_cast<uintptr_t>(biases.data()) % 16) % 16 / 4;
         const CombineOptions options{.num_sms = i % 5 == 0 ? 1 : 0};
         const auto sums = [&](const RouteCall& route, const auto& body) {
             uint16_t* const rows = y.data() + (16 - reinterpret_cast<uintptr_t>(y.data()) % 16) % 16 / 2;
@@ -108,19 +111,23 @@ TEST(FewChoicesKernel, AddsUpRowsThatItFindsBeforeTheyAreThere) {
                 .weights = {p.weights.data(), DType::F32, p.routing.tokens, p.routing.k, p.routing.k},
                 .out = {out.data(), DType::BF16, p.routing.tokens, p.cols, p.cols}};
             host_kernel::earlier = {{y.data(), 2 * y.size()}, {out.all.data(), 2 * out.all.size()}};
-            body(CombineCall{args, options});
+            CombineCall call{args, options};
+            if (i % 2 == 0) call.biases = {of_experts, DType::F32, p.routing.experts, p.cols, p.cols};
+            call.route = &route, call.counts = true;
+            body(call);
             host_kernel::earlier.clear();
             std::rotate(out.all.begin(), out.all.begin() + (out.data() - out.all.data()), out.all.end());
             return out.all;
         };
         p.routing.run([&](const RouteCall& route) {
-            const auto found = sums(route, [&](CombineCall call) {
-                call.route = &route;
+            const auto found = sums(route, [&](const CombineCall& call) {
                 const CombineLaunch launch = launch_of(call);
-                ASSERT_EQ(launch.config.index(), 1u);
-                host_kernel::launch(
-                    launch.grid, CombineConfig::threads(), [&] { device::combine<CombineConfig{true}>(launch.params); },
-                    i);
+                ASSERT_EQ(launch.config.index(), call.has_bias() ? 2u : 1u);
+                const auto kernel = [&] {
+                    call.has_bias() ? device::combine<CombineConfig{false, true}>(launch.params)
+                                    : device::combine<CombineConfig{true}>(launch.params);
+                };
+                host_kernel::launch(launch.grid, CombineConfig::threads(), kernel, i);
             });
             run_on_cpu(route, pool);
             const auto wanted = sums(route, [&](const CombineCall& call) { run_on_cpu(call, pool); });

@@ -85,6 +85,32 @@ TEST_F(HopperMoe, FindsAndFillsRowsOfFewChoicesInOneLaunch) {
     }
 }
 
+TEST_F(HopperMoe, AddsBiasesInTheActivationAndInTheSums) {
+    const Device where{DeviceType::Cuda, 0};
+    const MoeOptions biased{.gate_up_bias = {test::address(0x80000), DType::BF16, 256, 4096, 4096, 1, where},
+                            .down_bias = {test::address(0x90000), DType::F32, 256, 7168, 7680, 1, where}};
+    for (const int64_t tokens : {4, 16, 64}) {
+        MoeShape shape = kSome;
+        shape.tokens = tokens;
+        const auto launches = run(shape, false, biased);
+        ASSERT_EQ(launches.size(), tokens == 64 ? 6u : 5u);
+        const mock::Launch &activation = launches[launches.size() - 3], &sums = launches.back();
+        EXPECT_EQ(activation.entry, "FineGEMM_swiglu_quantize_BF16_biased");
+        EXPECT_EQ(sums.entry, "FineGEMM_routing_combine_biased");
+        const auto& [data, stride, wide] = sums.combine.biases;
+        EXPECT_EQ(std::tuple(data, stride, wide), std::tuple(test::address(0x90000), 7680 * 4, 1u));
+        EXPECT_EQ(std::tuple(sums.combine.bias_weights, sums.combine.route.ids, sums.combine.route.places.experts),
+                  std::tuple(nullptr, test::address(0x2000), 256u));
+        EXPECT_EQ(std::tuple(sums.programmatic, activation.programmatic), std::tuple(true, true));
+        EXPECT_EQ(std::tuple(sums.combine.counts, activation.swiglu.early), std::tuple(tokens == 4, tokens == 4));
+        MoeOptions first = biased;
+        first.weights_first = true;
+        const auto weighed = run(shape, false, first);
+        EXPECT_EQ(weighed.back().combine.bias_weights, test::address(0x3000));
+        EXPECT_EQ(weighed.back().combine.weights, nullptr);
+    }
+}
+
 TEST_F(HopperMoe, LeavesAtMost32ChoicesToEachLaunchToCount) {
     MoeShape shape = kFew;
     shape.tokens = 4;

@@ -83,5 +83,24 @@ TEST(CombineKernel, GivesTheBitsOfTheCpuAndWritesNothingElse) {
     }
 }
 
+TEST(CombineKernel, AddsTheBiasesOfExpertsAsTheCpuAndReadsNoOthers) {
+    test::Random random(55);
+    ThreadPool pool(1);
+    for (uint32_t i = 0; i < test::tried(60); ++i) {
+        const RowsProblem p(random, i % 6 == 0);
+        RowsProblem::Biases biases(random, p);
+        const auto combined = [&](int32_t num_sms, const auto& body) { return p.combine(i, num_sms, body, &biases); };
+        const auto found = combined(i % 5 == 0 ? 1 : 0, [&](const CombineCall& call) {
+            const CombineLaunch launch = launch_of(call);
+            ASSERT_EQ(launch.config.index(), (CombineConfig{false, true}).index());
+            host_kernel::launch(
+                launch.grid, CombineConfig::threads(),
+                [&] { device::combine<CombineConfig{false, true}>(launch.params); }, i);
+        });
+        const auto wanted = combined(0, [&](const CombineCall& call) { run_on_cpu(call, pool); });
+        ASSERT_TRUE(found == wanted) << p.name();
+    }
+}
+
 }  // namespace
 }  // namespace finegemm

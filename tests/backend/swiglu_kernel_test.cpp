@@ -2,6 +2,8 @@
 // Layer tests.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <finegemm/device/swiglu_quantize.cuh>
 
 #include "ops/quantize/cpu_math.h"
@@ -30,6 +32,8 @@ struct SwigluProblem {
     Buffer<float> scales, weights;  // scales: MN-major
     std::vector<int32_t> numbers;
     std::vector<bool> held;  // of all rows
+    bool biased = false;
+    Input bias;  // of two groups
 
     SwigluProblem(std::mt19937& random, GroupForm form_, DType dtype)
         : form(form_),
@@ -40,7 +44,9 @@ struct SwigluProblem {
           x(dtype, count * (m + 1), 2 * pairs, 16),
           q(DType::E4M3, count * (m + 1), pairs, 32),
           scales(DType::F32, count * (blocks() + 1), m, 3),
-          weights(DType::F32, count, m, 5) {
+          weights(DType::F32, count, m, 5),
+          bias(random() % 2 == 0 ? DType::F32 : DType::BF16, 2, 2 * pairs, 8) {
+        test::fill(bias, 2, 2 * pairs, static_cast<uint32_t>(random()));
         test::fill(x, count * (m + 1), 2 * pairs, static_cast<uint32_t>(random()));
         for (int64_t g = 0; g < count; ++g)
             for (int64_t r = 0; r < m; ++r) weights.at(g, r) = static_cast<float>(random() % 64) / 16 - 1;
@@ -99,7 +105,23 @@ struct SwigluProblem {
             .weights = weighted ? ConstMatrix(weights.view()) : ConstMatrix{},
             .groups = {
                 .form = form, .data = numbers.data(), .size = static_cast<int64_t>(numbers.size()), .alignment = 16}};
-        run_call(SwigluCall{args, options});
+        SwigluCall call{args, options};
+        if (biased) call.biases = bias.view();
+        run_call(call);
+    }
+    /// What the rule is told of an element of x.
+    float value(int64_t r, int64_t row, int64_t col) {
+        return biased ? x.at(r, col) + bias.at(row < numbers[1] ? 0 : 1, col) : x.at(r, col);
+    }
+    /// A problem with groups by offsets and biases, which are NaN for a group without rows.
+    static SwigluProblem with_bias(std::mt19937& random) {
+        SwigluProblem p(random, GroupForm::Offsets, DType::BF16);
+        p.biased = true;
+        for (int64_t g = 0; g < 2; ++g)
+            for (int64_t c = 0;
+                 p.numbers[static_cast<size_t>(g)] == p.numbers[static_cast<size_t>(g) + 1] && c < 2 * p.pairs; ++c)
+                p.bias.set(g, c, std::numeric_limits<float>::quiet_NaN());
+        return p;
     }
 
     void expect_right() {
@@ -117,8 +139,8 @@ struct SwigluProblem {
                 uint32_t most = 0;
                 for (int64_t c = b * 128; c < std::min(pairs, b * 128 + 128); ++c) {
                     const int64_t gate = options.interleaved ? c / 8 * 16 + c % 8 : c;
-                    values.push_back(swiglu_value<HostMath>(x.at(r, gate),
-                                                            x.at(r, gate + (options.interleaved ? 8 : pairs)), rule,
+                    const int64_t up = gate + (options.interleaved ? 8 : pairs);
+                    values.push_back(swiglu_value<HostMath>(value(r, row, gate), value(r, row, up), rule,
                                                             weighted ? weights.at(g, row) : 1));
                     most = max(most, finite_magnitude(values.back()));
                 }
@@ -145,8 +167,10 @@ void run_kernel(const SwigluLaunch& launch, uint32_t seed) {
     const auto run = [&]<SwigluConfig C>() {
         host_kernel::launch(launch.grid, C.threads(), [&] { device::swiglu_quantize<C>(launch.params); }, seed);
     };
-    constexpr SwigluConfig kF32{QuantizeInput::F32}, kBf16{QuantizeInput::BF16}, kFew{QuantizeInput::BF16, true};
+    constexpr SwigluConfig kF32{QuantizeInput::F32}, kBf16{QuantizeInput::BF16}, kFew{QuantizeInput::BF16, true},
+        kBiased{QuantizeInput::BF16, false, true};
     if (launch.config == kF32) run.template operator()<kF32>();
+    else if (launch.config == kBiased) run.template operator()<kBiased>();
     else if (launch.config == kFew) run.template operator()<kFew>();
     else run.template operator()<kBf16>();
 }
@@ -167,6 +191,31 @@ TEST(SwigluKernel, IsTheRuleForRowsOfGroupsAndNothingElse) {
     for (uint32_t i = 0; i < test::tried(30); ++i) {
         SwigluProblem p(random, kForms[i % 5], i % 2 == 0 ? DType::BF16 : DType::F32);
         p.options.num_sms = i % 3 == 0 ? 1 : 0;  // few CTAs, which walk over the other rows
+        p.run([&](SwigluCall call) {
+            call.few = i % 4 == 0;
+            run_kernel(launch_of(call, 2), i);
+        });
+        p.expect_right();
+        if (testing::Test::HasFatalFailure()) return;
+    }
+}
+
+TEST(CpuSwiglu, AddsTheBiasOfARowsGroup) {
+    std::mt19937 random(53);
+    ThreadPool pool(2);
+    for (uint32_t i = 0; i < test::tried(40); ++i) {
+        auto p = SwigluProblem::with_bias(random);
+        p.run([&](const SwigluCall& call) { run_on_cpu(call, pool); });
+        p.expect_right();
+        if (testing::Test::HasFatalFailure()) return;
+    }
+}
+
+TEST(SwigluKernel, AddsTheBiasOfARowsGroup) {
+    std::mt19937 random(54);
+    for (uint32_t i = 0; i < test::tried(40); ++i) {
+        auto p = SwigluProblem::with_bias(random);
+        p.options.num_sms = i % 3 == 0 ? 1 : 0;
         p.run([&](SwigluCall call) {
             call.few = i % 4 == 0;
             run_kernel(launch_of(call, 2), i);

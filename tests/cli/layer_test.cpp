@@ -20,12 +20,16 @@ using nlohmann::json;
 TEST(LayerShape, IsReadFromALine) {
     const MoeShape s = cli::parse_layer("moe 64x7168x2048 256x8");
     EXPECT_EQ(std::tuple(s.tokens, s.hidden, s.intermediate, s.experts, s.choices), std::tuple(64, 7168, 2048, 256, 8));
+    EXPECT_FALSE(s.biased);
+    const MoeShape other = cli::parse_layer("moe 64x2880x2880 128x4 mxfp4 fp8 biased");
+    EXPECT_EQ(std::tuple(other.biased, other.four_bit.has_value(), other.four_bit_alone),
+              std::tuple(true, true, false));
 }
 
 TEST(LayerShape, OfAnotherTextIsRefused) {
-    for (const char* line :
-         {"moe 64x128", "moe 64x128x128", "moe 64x128x128 8", "moe 64x128x128 8x2 bf16", "moe 64x100x128 8x2",
-          "moe 64x128x128 2000x2", "moe 64x128x128 2x4", "moe 0x128x128 8x2"}) {
+    for (const char* line : {"moe 64x128", "moe 64x128x128", "moe 64x128x128 8", "moe 64x128x128 8x2 bf16",
+                             "moe 64x100x128 8x2", "moe 64x128x128 2000x2", "moe 64x128x128 8x2 biased mxfp4",
+                             "moe 64x128x128 8x2 biased biased", "moe 64x128x128 2x4", "moe 0x128x128 8x2"}) {
         const Error e = error_of([&] { cli::parse_layer(line); });
         EXPECT_EQ(e.code(), Errc::InvalidArgument);
         EXPECT_TRUE(contains(e, std::string("shape '") + line + "': ")) << e.what();
@@ -34,7 +38,8 @@ TEST(LayerShape, OfAnotherTextIsRefused) {
 }
 
 TEST(RunLayer, IsRight) {
-    for (const char* line : {"moe 5x256x128 4x2", "moe 1x128x16 1x1", "moe 33x144x272 7x3"}) {
+    for (const char* line : {"moe 5x256x128 4x2", "moe 1x128x16 1x1", "moe 33x144x272 7x3", "moe 5x256x128 4x2 biased",
+                             "moe 9x256x128 4x2 mxfp4 biased"}) {
         const Ran ran = finegemm("run '" + std::string(line) + "' --device cpu --repeats 1 --json");
         ASSERT_EQ(ran.code, 0) << line << '\n' << ran.err << ran.out;
         const json out = json::parse(ran.out);
@@ -54,6 +59,14 @@ TEST(LayerTruth, IsTheSumOfExpertsTimesTheirWeights) {
     cli::LayerTruth truth(matrix(x, 1));
     for (const double weight : {0.25, 0.5})
         truth.add({matrix(gate_up, 2), matrix(scale, 1)}, {matrix(down, 2), matrix(scale, 1)}, weight);
+    // Gates and ups of an expert with biases.
+    cli::LayerTruth biased(matrix(x, 1));
+    std::vector<float> of_gate_up = {1.5f, -3}, of_down = {2, -1};
+    biased.add({matrix(gate_up, 2), matrix(scale, 1)}, {matrix(down, 2), matrix(scale, 1)}, 2,
+               {matrix(of_gate_up, 1), matrix(of_down, 1)});
+    const auto z = static_cast<float>(2 / (1 + std::exp(-2.0)) * -2 * 0.5);
+    std::vector<float> with_biases = {2 * (z + 2), 2 * (3 * z - 1)};
+    EXPECT_LT(biased.relative_error(matrix(with_biases, 1)), 1e-6);
     // A gate of 0.5 and an up of 1.
     const auto y = static_cast<float>(0.75 * 0.5 / (1 + std::exp(-0.5)) * 0.5);
     std::vector<float> out = {y, 3 * y}, other = {y, 3.1f * y}, none = {0, 0};
@@ -73,6 +86,8 @@ TEST(RunLayer, HasTheFiguresOfItsWork) {
 TEST(RunLayer, TakesNothingOfGemm) {
     const std::pair<const char*, const char*> cases[] = {
         {"run 'moe 2x128x128 4x2' --config x", "--config: is for gemm and its kind, not for 'moe 2x128x128 4x2'"},
+        {"bench --device cpu --ep --ranks 2 --shapes 'moe 2x128x128 4x2 biased'",
+         "biased: is given, but experts of several ranks have no biases"},
         {"bench --device cpu --shapes 'moe 2x128x128 4x2,8x16x16'", "'8x16x16' is one of gemm"},
         {"bench --device cpu --shapes 'moe 2x120x128 4x2'", "shape 'moe 2x120x128 4x2': hidden: is 120"}};
     for (const auto& [arguments, message] : cases) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -162,10 +163,50 @@ struct RowsProblem {
                     result.scales.end());
         return result;
     }
+    /// Experts that choices have at random, and their biases, which are NaN where no row has the expert.
+    struct Biases {
+        static constexpr int64_t kExperts = 5, kFirst = 3;
+        bool wide, weighs;
+        int64_t stride;
+        std::vector<int64_t> ids;
+        std::vector<float> weights;  // NaN of choices without a row
+        Guarded<float> floats;
+        Guarded<uint16_t> halves;
+        RouteOptions options{};
+        RouteArgs args{};
+        RouteCall route{args, options};
+
+        Biases(Random& r, const RowsProblem& p)
+            : wide(r.one_in(2)),
+              weighs(r.one_in(2)),
+              stride(p.cols + 16 * r.any(0, 1)),
+              floats(kExperts * stride, NAN),
+              halves(kExperts * stride, 0x7fff) {
+            std::vector<bool> used(kExperts);
+            for (const int32_t row : p.inverse) {
+                const bool has = row >= 0 && row < p.stacks * p.rows;
+                weights.push_back(has ? r.normal(1) : NAN);
+                ids.push_back(has ? r.any(kFirst, kFirst + kExperts - 1) : r.any(0, kFirst + kExperts));
+                if (has) used[static_cast<size_t>(ids.back() - kFirst)] = true;
+            }
+            for (int64_t e = 0; e < kExperts; ++e)
+                for (int64_t c = 0; used[static_cast<size_t>(e)] && c < p.cols; ++c) {
+                    const uint16_t bits = element(r);
+                    floats.data()[e * stride + c] = float_of_bf16(bits) * 1.0625f;
+                    halves.data()[e * stride + c] = bits;
+                }
+            route.ids = {ids.data(), DType::I64, p.tokens, p.k, p.k};
+            route.experts = kExperts, route.first = kFirst, route.rows = 1;
+        }
+        ConstMatrix view(int64_t cols) {
+            if (wide) return {floats.data(), DType::F32, kExperts, cols, stride};
+            return {halves.data(), DType::BF16, kExperts, cols, stride};
+        }
+    };
     /// y is what x would be of as many rows as experts have: elements are drawn from `seed`. Rows that no choice has
     /// are NaN.
     template <typename Body>
-    std::vector<uint16_t> combine(uint32_t seed, int32_t num_sms, const Body& body) const {
+    std::vector<uint16_t> combine(uint32_t seed, int32_t num_sms, const Body& body, Biases* biases = nullptr) const {
         Random r(seed);
         std::vector<uint16_t> storage(static_cast<size_t>(stacks * rows * q_stride + 32), 0x7fff);
         uint16_t* const y = storage.data() + (64 - reinterpret_cast<uintptr_t>(storage.data()) % 64) % 64 / 2;
@@ -177,7 +218,11 @@ struct RowsProblem {
                          .inverse = inverse_view(),
                          .out = {out.data(), DType::BF16, tokens, cols, x_stride}};
         if (weighs) args.weights = weights_view();
-        body(CombineCall{args, options});
+        CombineCall call{args, options};
+        if (biases) call.biases = biases->view(cols), call.route = &biases->route;
+        if (biases && biases->weighs)
+            call.bias_weights = {biases->weights.data(), DType::F32, tokens, k, k}, call.weights = {};
+        body(call);
         std::vector<uint16_t> result = out.all;
         std::rotate(result.begin(), result.begin() + (out.data() - out.all.data()), result.end());
         return result;

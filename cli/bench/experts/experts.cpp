@@ -21,6 +21,7 @@ Matrix rows_of(Matrix m, int64_t first, int64_t count) {
 Experts::Experts(const Target& target, const MoeShape& shape, const HostMatrix& codes, uint64_t seed)
     : target_(target), shape_(shape), count_(shape.experts) {
     const int64_t hidden = shape.hidden, pairs = shape.intermediate;
+    if (shape.biased) make_biases(seed + 2);
     if (shape.four_bit) {
         pack(2 * pairs, hidden, seed, gate_up_packed_, gate_up_, gate_up_scales_);
         pack(hidden, pairs, seed + 1, down_packed_, down_, down_scales_);
@@ -30,6 +31,22 @@ Experts::Experts(const Target& target, const MoeShape& shape, const HostMatrix& 
     gate_up_scales_ = scales(2 * pairs, hidden);
     down_ = weights(hidden, pairs, codes, seed + 1);
     down_scales_ = scales(hidden, pairs);
+}
+
+void Experts::make_biases(uint64_t seed) {
+    const HostMatrix values = random_bf16(seed);
+    gate_up_bias_ = mirrored(target_, DType::F32, count_, 2 * shape_.intermediate);
+    down_bias_ = mirrored(target_, DType::BF16, count_, shape_.hidden);
+    fill(down_bias_.host, values, 0);
+    for (int64_t i = 0; i < count_ * 2 * shape_.intermediate; ++i)
+        floats(gate_up_bias_)[i] = element_of(values.view(), i / values.cols % values.rows, i % values.cols);
+    for (Mirrored* x : {&gate_up_bias_, &down_bias_}) upload(target_, x->host, x->there);
+}
+
+void Experts::add_biases(MoeOptions& options, bool on_host) {
+    if (!shape_.biased) return;
+    options.gate_up_bias = on_host ? gate_up_bias_.host.view() : gate_up_bias_.there;
+    options.down_bias = on_host ? down_bias_.host.view() : down_bias_.there;
 }
 
 void Experts::pack(int64_t rows, int64_t cols, uint64_t seed, Mirrored& packed, Mirrored& codes,
@@ -101,8 +118,10 @@ Matrix Experts::of_expert(Mirrored& x, int64_t expert) const {
 }
 
 void Experts::add(LayerTruth& truth, int64_t expert, double weight) {
+    LayerTruth::Biases biases{};
+    if (shape_.biased) biases = {of_expert(gate_up_bias_, expert), of_expert(down_bias_, expert)};
     truth.add({of_expert(gate_up_, expert), of_expert(gate_up_scales_, expert)},
-              {of_expert(down_, expert), of_expert(down_scales_, expert)}, weight);
+              {of_expert(down_, expert), of_expert(down_scales_, expert)}, weight, biases);
 }
 
 double Experts::bytes() const {
@@ -110,6 +129,7 @@ double Experts::bytes() const {
     const auto add = [&](const Mirrored& x) { bytes += static_cast<double>(x.host.bytes.size()); };
     if (shape_.four_bit) add(gate_up_packed_), add(down_packed_);
     else add(gate_up_), add(gate_up_scales_), add(down_), add(down_scales_);
+    if (shape_.biased) add(gate_up_bias_), add(down_bias_);
     return bytes;
 }
 

@@ -32,9 +32,11 @@ MoeShape parse_layer(const std::string& line) {
     words >> name >> sizes >> experts;
     const std::vector<int64_t> extents = extents_of(sizes, 3), chosen = extents_of(experts, 2);
     std::optional<FourBitFormat> four_bit;
-    bool fp8 = false, good = is_layer(line) && !extents.empty() && !chosen.empty();
+    bool fp8 = false, biased = false, good = is_layer(line) && !extents.empty() && !chosen.empty();
     while (good && words >> rest) {
-        if (!four_bit) good = (four_bit = format_of(rest)).has_value();
+        if (biased) good = false;
+        else if (rest == "biased") biased = true;
+        else if (!four_bit) good = (four_bit = format_of(rest)).has_value();
         else good = !fp8 && (fp8 = rest == "fp8");
     }
     if (!good)
@@ -42,7 +44,7 @@ MoeShape parse_layer(const std::string& line) {
             Errc::InvalidArgument,
             fmt::format("shape '{}': must be like '{}64x7168x2048 256x8': tokens, columns of a token and pairs "
                         "of a gate and an up; experts, and how many of them a token chooses; then mxfp4 or int4 "
-                        "for weights of 4 bits, and fp8 where their FP8 lies beside them",
+                        "for weights of 4 bits, and fp8 where their FP8 lies beside them; then biased for biases",
                         line, kLayer));
     const MoeShape shape{.tokens = extents[0],
                          .choices = chosen[1],
@@ -50,7 +52,8 @@ MoeShape parse_layer(const std::string& line) {
                          .intermediate = extents[2],
                          .experts = chosen[0],
                          .four_bit = four_bit,
-                         .four_bit_alone = four_bit && !fp8};
+                         .four_bit_alone = four_bit && !fp8,
+                         .biased = biased};
     try {
         static_cast<void>(moe_workspace_bytes(shape));
     } catch (const Error& e) {
@@ -80,8 +83,9 @@ Layer::Layer(Context& context, const Target& target, const MoeShape& shape, uint
 void Layer::call(const Matrix& out, bool on_host, int64_t first, int64_t count) {
     const auto whole = [&](Mirrored& x) { return on_host ? x.host.view() : x.there; };
     const auto part = [&](Mirrored& x) { return rows_of(whole(x), first, count); };
-    moe(context_, experts_.args(part(x_), part(ids_), part(weights_), out, on_host),
-        {.numerics = on_host && target_.gpu ? Numerics::Hopper : Numerics::Fast, .poll = target_.poll});
+    MoeOptions options{.numerics = on_host && target_.gpu ? Numerics::Hopper : Numerics::Fast, .poll = target_.poll};
+    experts_.add_biases(options, on_host);
+    moe(context_, experts_.args(part(x_), part(ids_), part(weights_), out, on_host), options);
 }
 
 double Layer::time(int repeats) {

@@ -9,8 +9,9 @@
 namespace finegemm::cli {
 
 bool is_layer(const std::string& line);
-/// "moe 64x7168x2048 256x8 mxfp4 fp8": tokens, H and I; experts, and how many of them a token chooses; the format of
-/// weights of 4 bits, and fp8 where these have their FP8 beside them. Throws Error(InvalidArgument).
+/// "moe 64x7168x2048 256x8 mxfp4 fp8 biased": tokens, H and I; experts, and how many of them a token chooses; the
+/// format of weights of 4 bits, and fp8 where these have their FP8 beside them; biased where experts have biases.
+/// Throws Error(InvalidArgument).
 MoeShape parse_layer(const std::string& line);
 
 /// Tokens choose at random, an expert once.

@@ -12,8 +12,12 @@ class LayerTruth {
 public:
     /// [1, H]
     explicit LayerTruth(const ConstMatrix& x);
+    /// Rows of an expert's biases, [1, 2 I] and [1, H]; without pointers: none.
+    struct Biases {
+        ConstMatrix gate_up, down;
+    };
     /// `gate_up` [2 I, H], `down` [H, I]: e4m3 with scales of 128x128 blocks.
-    void add(const Values& gate_up, const Values& down, double weight);
+    void add(const Values& gate_up, const Values& down, double weight, const Biases& biases = {});
     /// How far a row of what a layer writes is off, of its length.
     double relative_error(const ConstMatrix& out) const;
 

@@ -169,6 +169,9 @@ MoeShape shape_of_rank(const MoeShape& shape, int ranks) {
         throw Error(Errc::InvalidArgument,
                     fmt::format("experts: are {} over {} ranks, must be a multiple: each rank has as many",
                                 shape.experts, ranks));
+    if (shape.biased)
+        throw Error(Errc::InvalidArgument,
+                    "biased: is given, but experts of several ranks have no biases; leave it out");
     MoeShape of_rank = shape;
     of_rank.experts = shape.experts / ranks;
     return of_rank;

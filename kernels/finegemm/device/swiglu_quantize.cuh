@@ -2,10 +2,33 @@
 #pragma once
 
 #include <finegemm/quantize/swiglu.h>
+#include <finegemm/device/either.cuh>
+#include <finegemm/device/expert_bias.cuh>
 #include <finegemm/device/quantize.cuh>
 #include <finegemm/device/swiglu.cuh>
 
 namespace finegemm::device {
+
+/// A vector of x with the biases that are added to it.
+template <SwigluConfig C>
+struct BiasedValues {
+    Values<C.rows()> x;
+    BiasVector added;
+    const ExpertBias& biases;
+
+    __device__ static BiasedValues of(const Values<C.rows()>& x, const BiasVector& added, const ExpertBias& biases) {
+        static_assert(C.vector() == 8);
+        return {x, added, biases};
+    }
+    __device__ float at(uint32_t i) const { return x.at(i) + added.at(biases, i); }
+};
+/// A vector of x alone.
+template <SwigluConfig C>
+struct PlainValues {
+    __device__ static const Values<C.rows()>& of(const Values<C.rows()>& x, const BiasVector&, const ExpertBias&) {
+        return x;
+    }
+};
 
 /// A lane's values of a unit.
 template <SwigluConfig C>
@@ -15,8 +38,8 @@ struct SwigluValues {
     float value[kCount];
 
     /// `Plain`: SwigluParams::plain, which saves clamps, and products by one.
-    template <bool Plain>
-    __device__ void set(uint32_t v, const Loaded& gates, const Loaded& ups, const SwigluRule& rule, UpFactor of) {
+    template <bool Plain, typename Vector>
+    __device__ void set(uint32_t v, const Vector& gates, const Vector& ups, const SwigluRule& rule, UpFactor of) {
 #pragma unroll
         for (uint32_t i = 0; i < C.vector(); ++i) {
             float gate = gates.at(i), up = ups.at(i);
@@ -59,10 +82,12 @@ struct SwigluValues {
     }
 };
 
-/// All lanes of a warp come here, those without a unit, too.
+/// All lanes of a warp come here, those without a unit, too. `group`: of the row, where there is a bias.
 template <SwigluConfig C>
-__device__ void swiglu_unit(const SwigluParams& p, uint32_t matrix, uint32_t row, uint32_t unit, bool exists) {
+__device__ void swiglu_unit(const SwigluParams& p, uint32_t matrix, uint32_t row, uint32_t unit, bool exists,
+                            uint32_t group) {
     using Loaded = Values<C.rows()>;
+    using Sums = Either<C.biased, BiasedValues<C>, PlainValues<C>>;
     const uint32_t first = unit * C.unit_cols(), col = first + threadIdx.x % C.kLanes * C.vector();
     const uint32_t cols = exists ? p.cols : 0;
     const uint8_t* from =
@@ -77,8 +102,16 @@ __device__ void swiglu_unit(const SwigluParams& p, uint32_t matrix, uint32_t row
         gates[v].words = ptx::load_global_x4_if(wanted, from);
         ups[v].words = ptx::load_global_x4_if(wanted, from + to_up);
     }
+    BiasVector of_gates[C.biased ? C.vectors() : 1], of_ups[C.biased ? C.vectors() : 1];
+#pragma unroll
+    for (uint32_t v = 0; C.biased && v < C.vectors(); ++v) {
+        const bool wanted = col + v * C.step() < cols;
+        const uint32_t at = gate_column(p.interleaved, col + v * C.step());
+        of_gates[v] = BiasVector::load(wanted, p.biases, group, at);
+        of_ups[v] = BiasVector::load(wanted, p.biases, group, at + up_distance(p.interleaved, p.cols));
+    }
     SwigluValues<C> values;
-    if (p.plain) {
+    if (!C.biased && p.plain) {
 #pragma unroll
         for (uint32_t v = 0; v < C.vectors(); ++v) values.template set<true>(v, gates[v], ups[v], p.rule, {});
     } else {
@@ -86,7 +119,11 @@ __device__ void swiglu_unit(const SwigluParams& p, uint32_t matrix, uint32_t row
         if (p.weights && exists) weight = p.weights[matrix * p.weight_matrix_stride + row * p.weight_stride];
         const UpFactor of = up_factor(p.rule, weight);
 #pragma unroll
-        for (uint32_t v = 0; v < C.vectors(); ++v) values.template set<false>(v, gates[v], ups[v], p.rule, of);
+        for (uint32_t v = 0; v < C.vectors(); ++v) {
+            const uint32_t b = C.biased ? v : 0;
+            values.template set<false>(v, Sums::of(gates[v], of_gates[b], p.biases),
+                                       Sums::of(ups[v], of_ups[b], p.biases), p.rule, of);
+        }
     }
     if (p.rule.to_bf16) values.round_to_bf16();
     uint8_t* const q = p.q + matrix * p.q_stride + row * p.q_row_stride + col;
@@ -105,16 +142,19 @@ __device__ void swiglu_unit(const SwigluParams& p, uint32_t matrix, uint32_t row
 
 template <SwigluConfig C>
 __device__ void swiglu_quantize(const SwigluParams& p) {
-    if (C.few) ptx::grid_launch_dependents();
+    const bool early = C.few || (C.biased && p.early);
+    if (early) ptx::grid_launch_dependents();
     ptx::grid_dependency_wait();  // the kernel before this one may still write x, or read q
     const uint32_t matrix = blockIdx.x / p.matrix_ctas, cta = blockIdx.x % p.matrix_ctas;
     const uint32_t rows = p.groups.stacked ? p.groups.span(matrix).end : p.rows, units = rows * p.across.divisor;
     for (uint32_t first = cta * C.cta_units(); first < units; first += p.matrix_ctas * C.cta_units()) {
         const uint32_t i = first + threadIdx.x / C.kLanes, row = p.across.quotient(i);
-        const bool exists = i < units && (p.groups.stacked || holds_row(p.groups, matrix, row));
-        swiglu_unit<C>(p, matrix, row, i - row * p.across.divisor, exists);
+        const uint32_t group = C.biased ? group_behind(p.groups, row) : 0;
+        const bool exists = i < units && (C.biased ? group < p.groups.groups && row >= p.groups.span(group).begin
+                                                   : p.groups.stacked || holds_row(p.groups, matrix, row));
+        swiglu_unit<C>(p, matrix, row, i - row * p.across.divisor, exists, group);
     }
-    if (!C.few) ptx::grid_launch_dependents();
+    if (!early) ptx::grid_launch_dependents();
 }
 
 }  // namespace finegemm::device

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <finegemm/core/divide.h>
+#include <finegemm/core/expert_bias.h>
 #include <finegemm/core/group_layout.h>
 #include <finegemm/quantize/activation.h>
 #include <finegemm/quantize/quantize.h>
@@ -12,22 +13,23 @@ namespace finegemm {
 /// Everything about the kernel that is fixed when it is compiled.
 struct SwigluConfig {
     QuantizeInput input = QuantizeInput::BF16;  // or F32
-    bool few = false;  // rows, of BF16: the next kernel's CTAs may begin when all of the grid have
+    bool few = false;     // rows, of BF16: the next kernel's CTAs may begin when all of the grid have
+    bool biased = false;  // BF16 of groups by offsets, each with a bias
 
-    static constexpr uint32_t kCount = 3;  // kernels that there are
+    static constexpr uint32_t kCount = 4;  // kernels that there are
     /// Its place among them.
-    FG_HD constexpr uint32_t index() const { return few ? 2 : input == QuantizeInput::F32 ? 0 : 1; }
+    FG_HD constexpr uint32_t index() const { return biased ? 3 : few ? 2 : input == QuantizeInput::F32 ? 0 : 1; }
     constexpr bool operator==(const SwigluConfig&) const = default;
 
     FG_HD constexpr QuantizeConfig rows() const { return {input}; }
     FG_HD constexpr uint32_t threads() const { return 128; }
     /// So many must fit an SM: bounds registers. As many as spill nothing.
-    FG_HD constexpr uint32_t ctas_per_sm() const { return 8; }
+    FG_HD constexpr uint32_t ctas_per_sm() const { return biased ? 6 : 8; }
 
     // Some lanes do a unit: 1x128 blocks side by side in a row of q. They load whole lines of x, of gates and of ups,
     // and the more blocks there are, the less takes what is done once for all of them.
     static constexpr uint32_t kLanes = 8;
-    FG_HD constexpr uint32_t unit_blocks() const { return input == QuantizeInput::F32 ? 1 : 2; }
+    FG_HD constexpr uint32_t unit_blocks() const { return input == QuantizeInput::F32 || biased ? 1 : 2; }
     FG_HD constexpr uint32_t unit_cols() const { return unit_blocks() * kScaleBlock; }
     FG_HD constexpr uint32_t cta_units() const { return threads() / kLanes; }
     FG_HD constexpr uint32_t vector() const { return rows().vector(); }
@@ -51,19 +53,27 @@ struct SwigluParams {
     uint32_t plain;  // no limit, slope 1, no offset, no weights
     SwigluRule rule;
     GroupLayout groups;
+    ExpertBias biases;  // of each group, added to what x has
+    uint32_t early;     // where there is a bias: the next kernel's CTAs may begin when all of the grid have
 };
+
+/// The first group whose rows end behind a row, where they lie one behind the other.
+FG_HD constexpr uint32_t group_behind(const GroupLayout& groups, uint32_t row) {
+    uint32_t first = 0, end = groups.groups;
+    while (first < end) {
+        const uint32_t middle = first + (end - first) / 2;
+        if (groups.ends[middle] > static_cast<int32_t>(row)) end = middle;
+        else first = middle + 1;
+    }
+    return first;
+}
 
 /// Is the row one of a group? Numbers that break the rules give some answer.
 FG_HD constexpr bool holds_row(const GroupLayout& groups, uint32_t matrix, uint32_t row) {
     if (groups.indices) return groups.is_group(groups.indices[row]);
     if (!groups.ends) return true;
     if (groups.stacked) return row < groups.span(matrix).end;
-    uint32_t first = 0, end = groups.groups;  // the group is the first whose rows end behind this one
-    while (first < end) {
-        const uint32_t middle = first + (end - first) / 2;
-        if (groups.ends[middle] > static_cast<int32_t>(row)) end = middle;
-        else first = middle + 1;
-    }
+    const uint32_t first = group_behind(groups, row);
     return first < groups.groups && row >= groups.span(first).begin;
 }
 

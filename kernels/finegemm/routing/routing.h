@@ -4,6 +4,7 @@
 
 #include <finegemm/core/counted_choices.h>
 #include <finegemm/core/divide.h>
+#include <finegemm/core/expert_bias.h>
 
 namespace finegemm {
 
@@ -150,16 +151,17 @@ struct PermuteParams {
 
 struct CombineConfig {
     bool routes = false;  // it finds rows by itself before they are there, of choices that are counted
+    bool biased = false;  // it adds the biases of experts, and is told by CombineParams whether choices are counted
 
-    static constexpr uint32_t kCount = 2;
-    FG_HD constexpr uint32_t index() const { return routes ? 1 : 0; }
-    FG_HD constexpr uint32_t smem_bytes() const { return routes ? sizeof(FewShared) : 0; }
+    static constexpr uint32_t kCount = 3;
+    FG_HD constexpr uint32_t index() const { return biased ? 2 : routes ? 1 : 0; }
+    FG_HD constexpr uint32_t smem_bytes() const { return routes || biased ? sizeof(FewShared) : 0; }
     FG_HD static constexpr uint32_t threads() { return 128; }
     FG_HD static constexpr uint32_t warps() { return threads() / kWarpSize; }
-    FG_HD static constexpr uint32_t ctas_per_sm() { return 6; }
-    FG_HD static constexpr uint32_t vectors() { return 2; }  // of 16 bytes that a lane adds up
-    FG_HD static constexpr uint32_t at_once() { return 4; }  // choices whose rows are loaded together
-    FG_HD static constexpr uint32_t chunk_bytes() { return vectors() * kWarpSize * 16; }
+    FG_HD constexpr uint32_t ctas_per_sm() const { return biased ? 5 : 6; }
+    FG_HD constexpr uint32_t vectors() const { return biased ? 1 : 2; }  // of 16 bytes that a lane adds up
+    FG_HD static constexpr uint32_t at_once() { return 4; }              // choices whose rows are loaded together
+    FG_HD constexpr uint32_t chunk_bytes() const { return vectors() * kWarpSize * 16; }
 };
 
 struct CombineParams {
@@ -173,7 +175,11 @@ struct CombineParams {
     uint32_t row_bytes;      // a multiple of 16
     Divider by_chunks;
     uint32_t tasks;
-    RouteParams route;
+    RouteParams route;          // of choices that are counted, or to experts with a bias
+    ExpertBias biases;          // added to rows of y
+    const float* bias_weights;  // [tokens, k], of rows whose weight is part of y; null: ones
+    int64_t bias_weight_row_stride;
+    uint32_t counts;  // where there is a bias
 };
 
 }  // namespace finegemm

@@ -27,7 +27,7 @@ _OPTIONS = {
     "pdl": "bool",
 }
 _OPERANDS = "Tensor x, Tensor ids, Tensor gate_up, Tensor gate_up_scales, Tensor down, Tensor down_scales"
-_LISTED = ", ".join(f"{kind} {name}" for name, kind in _OPTIONS.items())
+_LISTED = "Tensor? gate_up_bias, Tensor? down_bias, " + ", ".join(f"{kind} {name}" for name, kind in _OPTIONS.items())
 
 
 def moe_new(x: Tensor, *others: Any) -> Tensor:
@@ -37,9 +37,9 @@ def moe_new(x: Tensor, *others: Any) -> Tensor:
 
 
 def moe_out(x: Tensor, *others: Any) -> None:
-    """others: ids, weights of experts, weights of choices, out and the options."""
-    operands, options = others[:7], dict(zip(_OPTIONS, others[7:], strict=True))
-    finegemm.moe(x, *operands, **options)
+    """others: ids, weights of experts, weights of choices, out, biases and the options."""
+    operands, options = others[:7], dict(zip(_OPTIONS, others[9:], strict=True))
+    finegemm.moe(x, *operands, gate_up_bias=others[7], down_bias=others[8], **options)
 
 
 def four_bit_moe_new(x: Tensor, *others: Any) -> Tensor:
@@ -49,10 +49,11 @@ def four_bit_moe_new(x: Tensor, *others: Any) -> Tensor:
 
 
 def four_bit_moe_out(x: Tensor, *others: Any) -> None:
-    """others: ids, the parts of both weights, weights of choices, out and the options."""
+    """others: ids, the parts of both weights, weights of choices, out, biases and the options."""
     ids, gate_up, down, weights, out = others[0], whole(*others[1:7]), whole(*others[7:13]), others[13], others[14]
-    options = dict(zip(_OPTIONS, others[15:], strict=True))
-    finegemm.moe(x, ids, gate_up, None, down, None, weights, out, **options)
+    options = dict(zip(_OPTIONS, others[17:], strict=True))
+    biases = {"gate_up_bias": others[15], "down_bias": others[16]}
+    finegemm.moe(x, ids, gate_up, None, down, None, weights, out, **biases, **options)
 
 
 def _new(x: Tensor, *_: Any) -> Tensor:
@@ -79,6 +80,8 @@ def moe(
     weights: Tensor | None = None,
     *,
     out: Tensor | None = None,
+    gate_up_bias: Tensor | None = None,
+    down_bias: Tensor | None = None,
     first: int = 0,
     gate_limit: float = 0.0,
     gate_alpha: float = 1.0,
@@ -105,9 +108,9 @@ def moe(
         new, write = four_bit_moe_new, four_bit_moe_out
         operands = (tokens, choices, *parts(gate_up), *parts(down), of_choices)
     activation = (gate_limit, gate_alpha, up_offset, f32_between, power_of_two_scales, weights_first)
-    options = (first, *activation, fused, rows, expected_m, num_sms, pdl)
+    options = (gate_up_bias, down_bias, first, *activation, fused, rows, expected_m, num_sms, pdl)
     if out is None:
         return call(new, *operands, *options).view(x.shape)
-    check_grad(out, *(t for t in operands if isinstance(t, torch.Tensor)))
+    check_grad(out, *(t for t in (*operands, gate_up_bias, down_bias) if isinstance(t, torch.Tensor)))
     call(write, *operands, out.view(tokens.shape), *options)
     return out

@@ -71,6 +71,9 @@ void check_ep_moe(const EpMoeCall& call) {
         reject("rows", "is {}, must be 0: capacity bounds the rows of experts here; pass that", call.options.rows);
     if (call.options.weights_first)
         reject("weights_first", "is set, must not be: weights stay where their tokens are; leave it out");
+    for (const auto& [name, given] :
+         {std::pair("gate_up_bias", call.options.gate_up_bias), {"down_bias", call.options.down_bias}})
+        if (given.data) reject(name, "is given, must not be: a layer over ranks has no biases; leave it out");
     check_moe(MoeCall{layer, call.options});
     if (layer.first != 0)
         reject("first", "is {}, must be 0: the first id of a rank is its number times its experts; leave it out",

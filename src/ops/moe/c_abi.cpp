@@ -57,15 +57,19 @@ MoeOptions to_options(const finegemm_moe_options& caller) {
     check_fused(given.fused);
     MoeOptions o{.stream = given.stream, .poll = to_poll(given.poll, given.poll_data)};
     moe_options(take_one, given, o);
+    take("gate_up_bias", given.gate_up_bias, o.gate_up_bias);
+    take("down_bias", given.down_bias, o.down_bias);
     return o;
 }
 
 MoeShape to_shape(const finegemm_moe_shape& given) {
     check_fused(given.fused);
+    require_zero(given.reserved, "shape");
     MoeShape shape;
     moe_fields(take_one, given, shape);
     if (given.four_bit != 0) shape.four_bit = static_cast<FourBitFormat>(given.four_bit);
     shape.four_bit_alone = to_bool(given.four_bit_alone, "four_bit_alone");
+    shape.biased = to_bool(given.biased, "biased");
     return shape;
 }
 

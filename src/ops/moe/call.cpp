@@ -41,7 +41,8 @@ MoeShape MoeCall::shape() const {
             .f32_between = options.f32_between,
             .fused = options.fused,
             .four_bit = has_four_bit() ? std::optional(gate_up_packed.format) : std::nullopt,
-            .four_bit_alone = !has_fp8()};
+            .four_bit_alone = !has_fp8(),
+            .biased = has_bias()};
 }
 
 int64_t rows_of(const MoeShape& s) { return std::max<int64_t>(s.rows > 0 ? s.rows : s.tokens * s.choices, 1); }
@@ -51,7 +52,7 @@ int64_t expected_rows_of(const MoeShape& s) {
 }
 
 std::optional<bool> fused_by_rule(const MoeShape& s) {
-    if (s.intermediate % kScaleBlock != 0 || s.four_bit_alone) return false;
+    if (s.intermediate % kScaleBlock != 0 || s.four_bit_alone || s.biased) return false;
     return s.f32_between ? true : s.fused;
 }
 
@@ -98,9 +99,9 @@ RouteArgs route_of(const MoeCall& call, const MoeMemory& parts, void* memory) {
 
 std::string text_of(const MoeCall& call) {
     const MoeShape s = call.shape();
-    return fmt::format("moe {}x{} {}, {} of {} experts, {} pairs{}", s.tokens, s.hidden, name_of(call.x.dtype),
-                       s.choices, s.experts, s.intermediate,
-                       s.four_bit ? fmt::format(" {}", name_of(*s.four_bit)) : "");
+    return fmt::format("moe {}x{} {}, {} of {} experts, {} pairs{}{}", s.tokens, s.hidden, name_of(call.x.dtype),
+                       s.choices, s.experts, s.intermediate, s.four_bit ? fmt::format(" {}", name_of(*s.four_bit)) : "",
+                       s.biased ? " biased" : "");
 }
 
 }  // namespace finegemm

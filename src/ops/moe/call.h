@@ -28,6 +28,7 @@ struct MoeCall : MoeArgs {
 
     MoeShape shape() const;
     Device device() const { return out.device; }
+    bool has_bias() const { return options.gate_up_bias.data != nullptr; }
     bool has_four_bit() const { return gate_up_packed.data != nullptr; }
     bool has_fp8() const { return gate_up.matrix.data != nullptr || !has_four_bit(); }
 };

@@ -44,6 +44,9 @@ void check_options(const MoeShape& s) {
         if (given && s.intermediate % kScaleBlock != 0)
             reject(name, "is set, but I is {}, must be a multiple of 128 for that; pad the weights with zeros",
                    s.intermediate);
+        else if (given && s.biased)
+            reject(name,
+                   "is set, but there are biases, which leave the activation to a launch of its own; leave it out");
 }
 
 bool is_left_out(const Argument& x) { return !x.x.data && x.x.rows == 0 && x.x.cols == 0; }
@@ -123,6 +126,18 @@ void check_both(const MoeCall& call, int64_t hidden, const BothWeights& w) {
         (gate_up.count != call.gate_up_packed.groups || gate_up.x.rows != call.gate_up_packed.rows))
         reject("gate_up", "has {} matrices of {} rows, but gate_up_packed {} of {}; pass the FP8 of the same weights",
                gate_up.count, gate_up.x.rows, call.gate_up_packed.groups, call.gate_up_packed.rows);
+}
+
+/// Biases of experts, both or neither.
+void check_biases(const MoeShape& s, const Argument& gate_up_bias, const Argument& down_bias) {
+    if (is_left_out(gate_up_bias) && is_left_out(down_bias)) return;
+    for (const auto& [given, other] : {std::pair(gate_up_bias, down_bias), {down_bias, gate_up_bias}}) {
+        if (is_left_out(given)) reject(given.name, "is left out, but {} is given; pass both or neither", other.name);
+        if (given.x.dtype != DType::F32 && given.x.dtype != DType::BF16)
+            reject(given.name, "has dtype {}, must be f32 or bf16; convert it", name_of(given.x.dtype));
+    }
+    check_shape(gate_up_bias, s.experts, 2 * s.intermediate, "for each expert the gates' before the ups'");
+    check_shape(down_bias, s.experts, s.hidden, "as rows of down, for each expert");
 }
 
 /// Bytes of weights of 4 bits, as a matrix; none where they are not given.
@@ -240,6 +255,8 @@ void check_moe(const MoeCall& call) {
     check_activation(options.gate_limit, options.gate_alpha, options.up_offset);
     check_gemm_options({.numerics = options.numerics, .num_sms = options.num_sms}, true);
     const MoeShape shape = call.shape();
+    const Argument gate_up_bias{"gate_up_bias", options.gate_up_bias}, down_bias{"down_bias", options.down_bias};
+    check_biases(shape, gate_up_bias, down_bias);
     check_options(shape);
     check_four_bit(shape);
 
@@ -251,7 +268,7 @@ void check_moe(const MoeCall& call) {
         reject("workspace", "has {} bytes, must have {}; moe_workspace_bytes tells", args.workspace_bytes, needed);
     out.check_device(result.device, "out");
     const PackedBytes gate_up_bytes(call.gate_up_packed), down_bytes(call.down_packed);
-    check_places(std::array<Place, 10>{{{x, 16},
+    check_places(std::array<Place, 12>{{{x, 16},
                                         {x_scales, 4, true},
                                         {ids, size_of(ids.x.dtype)},
                                         {weights, 4},
@@ -259,6 +276,8 @@ void check_moe(const MoeCall& call) {
                                         {gate_up_scales, 4, true},
                                         {down, 16},
                                         {down_scales, 4, true},
+                                        {gate_up_bias, 16},
+                                        {down_bias, 16},
                                         {{kPacked[0], gate_up_bytes.matrix}, 16},
                                         {{kPacked[1], down_bytes.matrix}, 16}}},
                  out, workspace);

@@ -132,10 +132,11 @@ MoePlan plan_of(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTa
     plan.launches.push_back(gate_up_four_bit ? four_bit_launch(s, gate_up_shape(s, false), d)
                                              : launch_of(gate_up, counts));
     if (!fused)
-        pass("swiglu_quantize", jit::source_of(SwigluConfig{.few = counts}), swiglu_bytes(s),
-             pass_us(swiglu_bytes(s), d, kSwigluSpeed));
+        pass("swiglu_quantize", jit::source_of(SwigluConfig{.few = counts && !s.biased, .biased = s.biased}),
+             swiglu_bytes(s), pass_us(swiglu_bytes(s), d, kSwigluSpeed));
     plan.launches.push_back(down_four_bit ? four_bit_launch(s, down_shape(s), d) : launch_of(down, counts));
-    pass("combine", jit::source_of(CombineConfig{counts}), summed, pass_us(summed, d, kCombineSpeed));
+    pass("combine", jit::source_of(CombineConfig{counts && !s.biased, s.biased}), summed,
+         pass_us(summed, d, kCombineSpeed));
     return plan;
 }
 

@@ -44,7 +44,9 @@ public:
         CombineArgs sums{.y = y(), .inverse = route_args_.inverse, .out = call_.out};
         if (!o.weights_first) sums.weights = call_.weights;
         CombineCall combined{sums, combine};
-        if (counts_choices()) combined.route = &route_;
+        if (counts_choices() || call_.has_bias()) combined.route = &route_;
+        combined.biases = o.down_bias, combined.counts = counts_choices();
+        if (o.weights_first) combined.bias_weights = call_.weights;
         backend_.run(combined);
     }
 
@@ -100,7 +102,7 @@ private:
         SwigluCall activate{
             {.x = between, .q = codes(), .scales = code_scales(), .weights = weights_of_rows(), .groups = groups()},
             swiglu};
-        activate.few = counts_choices();
+        activate.few = counts_choices(), activate.biases = o.gate_up_bias;
         backend_.run(activate);
     }
 

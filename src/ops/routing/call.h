@@ -32,8 +32,12 @@ struct PermuteCall : PermuteQuantizeArgs {
 struct CombineCall : CombineArgs {
     const CombineOptions& options;
     bool check_values = false;
-    const RouteCall* route = nullptr;  // of choices that are counted: the launch finds their rows
+    const RouteCall* route = nullptr;  // of choices that are counted: the launch finds their rows; of biases: experts
+    ConstMatrix biases{};              // [E, columns of y], is added to rows of y
+    bool counts = false;               // of biases: the launch finds rows, too
+    ConstMatrix bias_weights{};        // [T, k], multiply it, of rows that have been multiplied; left out: ones
 
+    bool has_bias() const { return biases.data != nullptr; }
     bool has_weights() const { return weights.data != nullptr; }
     int64_t rows() const { return y.count * y.matrix.rows; }
 };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/any_address.h"
+#include "ops/expert_bias.h"
 #include "ops/quantize/cpu.h"
 
 namespace finegemm {
@@ -80,6 +81,10 @@ void for_tokens(ThreadPool& pool, int64_t tokens, int64_t work_of_each, const Po
                       [&](int64_t i) { body(i * at_once, std::min(tokens, (i + 1) * at_once)); }, poll);
 }
 
+int64_t expert_of(const CombineCall& call, int64_t t, int64_t c) {
+    return call.route->places().expert(id_of(call.route->ids, t, c), call.route->first);
+}
+
 }  // namespace
 
 void run_on_cpu(const RouteCall& call, ThreadPool&) {
@@ -138,9 +143,17 @@ void run_on_cpu(const CombineCall& call, ThreadPool& pool) {
             for_rows(call.inverse, t, y, [&](int64_t c, uint32_t row) {
                 const float weight =
                     call.has_weights() ? load<float>(call.weights.data, t * call.weights.row_stride + c) : 1.0f;
-                const int64_t at = y.offset(row);
+                const float of_bias = call.bias_weights.data
+                                          ? load<float>(call.bias_weights.data, t * call.bias_weights.row_stride + c)
+                                          : 1.0f;
+                const int64_t at = y.offset(row), expert = call.has_bias() ? expert_of(call, t, c) : 0;
                 for (int64_t i = 0; i < call.out.cols; ++i) {
-                    const float product = weight * float_of_bf16(load<uint16_t>(call.y.matrix.data, at + i));
+                    float value = float_of_bf16(load<uint16_t>(call.y.matrix.data, at + i));
+                    if (call.has_bias()) {
+                        const float added = of_bias * bias_at(call.biases, expert, i);
+                        value += added;
+                    }
+                    const float product = weight * value;
                     sums[static_cast<size_t>(i)] += product;
                 }
             });

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ops/expert_bias.h"
+
 namespace finegemm {
 
 namespace {
@@ -83,7 +85,7 @@ PermuteLaunch launch_of(const PermuteCall& call) {
 }
 
 CombineLaunch launch_of(const CombineCall& call) {
-    const CombineConfig config{call.route != nullptr};
+    const CombineConfig config{call.route && !call.has_bias(), call.has_bias()};
     const int64_t bytes = size_of(DType::BF16);
     const auto row_bytes = static_cast<uint32_t>(call.out.cols * bytes);
     const uint32_t chunks = ceil_div(row_bytes, config.chunk_bytes());
@@ -97,7 +99,11 @@ CombineLaunch launch_of(const CombineCall& call) {
                                .row_bytes = row_bytes,
                                .by_chunks = Divider::by(chunks),
                                .tasks = static_cast<uint32_t>(call.out.rows) * chunks,
-                               .route = call.route ? params_of(*call.route) : RouteParams{}};
+                               .route = call.route ? params_of(*call.route) : RouteParams{},
+                               .biases = bias_of(call.biases),
+                               .bias_weights = static_cast<const float*>(call.bias_weights.data),
+                               .bias_weight_row_stride = call.bias_weights.row_stride,
+                               .counts = call.counts};
     return {config, params, grid_of(config, params.tasks, call.options.num_sms)};
 }
 

@@ -36,15 +36,16 @@ KernelSource source_of(const PermuteConfig& c) {
 }
 
 KernelSource source_of(const CombineConfig& c) {
-    return kernel(c.routes ? "FineGEMM_routing_combine_routed" : "FineGEMM_routing_combine", "combine",
-                  fmt::format("CombineConfig{{{}}}", c.routes), "CombineParams", "combine<kConfig>", c.ctas_per_sm());
+    return kernel(fmt::format("FineGEMM_routing_combine{}{}", c.routes ? "_routed" : "", c.biased ? "_biased" : ""),
+                  "combine", fmt::format("CombineConfig{{{}, {}}}", c.routes, c.biased), "CombineParams",
+                  "combine<kConfig>", c.ctas_per_sm());
 }
 
 std::vector<KernelSource> routing_sources() {
     return {
         source_of(RouteConfig{1}),      source_of(RouteConfig{RouteConfig::kMostCtas}), source_of(PermuteConfig{false}),
         source_of(PermuteConfig{true}), source_of(PermuteConfig{true, true}),           source_of(CombineConfig{}),
-        source_of(CombineConfig{true})};
+        source_of(CombineConfig{true}), source_of(CombineConfig{false, true})};
 }
 
 }  // namespace finegemm::jit

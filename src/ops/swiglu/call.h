@@ -9,10 +9,12 @@ namespace finegemm {
 /// The options are borrowed.
 struct SwigluCall : SwigluArgs {
     const SwigluOptions& options;
-    bool few = false;  // rows, of BF16, before a kernel that has much to do before it needs them
+    bool few = false;      // rows, of BF16, before a kernel that has much to do before it needs them
+    ConstMatrix biases{};  // [E, columns of x], of groups by offsets: is added to x, of BF16
 
     bool stacked() const { return groups.form == GroupForm::Masked || groups.form == GroupForm::Whole; }
     bool has_weights() const { return weights.data != nullptr; }
+    bool has_bias() const { return biases.data != nullptr; }
 
     bool is_plain() const {
         return options.gate_limit == 0 && options.gate_alpha == 1 && options.up_offset == 0 && !has_weights();

@@ -9,6 +9,7 @@
 #include <array>
 
 #include "engine/any_address.h"
+#include "ops/expert_bias.h"
 #include "ops/quantize/cpu.h"
 #include "ops/quantize/cpu_math.h"
 #include "ops/swiglu/cpu.h"
@@ -24,6 +25,8 @@ struct SwigluBlock {
     bool interleaved;
     int64_t pairs, first, count;  // of the row; of the block
     float weight;
+    const ConstMatrix* biases;  // or null
+    int64_t expert;
     float* values;
 };
 
@@ -37,9 +40,11 @@ namespace finegemm::HWY_NAMESPACE {
 template <typename Element>
 [[gnu::flatten]] void activate(const SwigluBlock& b, const SwigluRule& rule) {
     const auto at = [&](uint32_t col) {
-        const auto x = load<Element>(b.x, col);
-        if constexpr (sizeof(Element) == 2) return float_of_bf16(x);
-        else return x;
+        const auto element = load<Element>(b.x, col);
+        float x;
+        if constexpr (sizeof(Element) == 2) x = float_of_bf16(element);
+        else x = element;
+        return b.biases ? x + bias_at(*b.biases, b.expert, col) : x;
     };
     const uint32_t distance = up_distance(b.interleaved, static_cast<uint32_t>(b.pairs));
     for (int64_t i = 0; i < b.count; ++i) {
@@ -75,6 +80,8 @@ void quantize_row(const SwigluCall& call, int64_t matrix, int64_t row) {
                       .first = 0,
                       .count = 0,
                       .weight = 1,
+                      .biases = call.has_bias() ? &call.biases : nullptr,
+                      .expert = call.has_bias() ? group_behind(call.layout(), static_cast<uint32_t>(row)) : 0,
                       .values = values.data()};
     if (call.has_weights())
         block.weight = load<float>(call.weights.data, matrix * call.weights.row_stride + row * call.weights.col_stride);

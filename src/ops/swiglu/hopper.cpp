@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ops/expert_bias.h"
+
 namespace finegemm {
 
 namespace {
@@ -24,7 +26,8 @@ uint32_t ctas_of(const SwigluCall& call, const SwigluConfig& c, const SwigluPara
 }  // namespace
 
 SwigluLaunch launch_of(const SwigluCall& call, uint32_t sms) {
-    const SwigluConfig config{call.x.matrix.dtype == DType::F32 ? QuantizeInput::F32 : QuantizeInput::BF16, call.few};
+    const SwigluConfig config{call.x.matrix.dtype == DType::F32 ? QuantizeInput::F32 : QuantizeInput::BF16,
+                              call.few && !call.has_bias(), call.has_bias()};
     const Matrix &q = call.q.matrix, &scales = call.scales.matrix;
     SwigluParams p{.x = call.x.matrix.data,
                    .q = static_cast<uint8_t*>(q.data),
@@ -48,7 +51,9 @@ SwigluLaunch launch_of(const SwigluCall& call, uint32_t sms) {
                    .power_of_two = call.options.power_of_two_scales,
                    .plain = call.is_plain(),
                    .rule = call.rule(),
-                   .groups = call.layout()};
+                   .groups = call.layout(),
+                   .biases = bias_of(call.biases),
+                   .early = call.few};
     p.matrix_ctas = ctas_of(call, config, p, sms);
     return {config, p, p.matrices * p.matrix_ctas};
 }

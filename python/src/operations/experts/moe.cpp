@@ -72,6 +72,8 @@ Object take_layer(Tensors& tensors, Arguments& given, MoeArgs& args, MoeOptions&
     take_workspace(tensors, given.optional("workspace"), args);
     options.stream = tensors.stream(given.optional("stream"), out.get(), args.out.device);
     moe_options([&](const char* name, auto& option) { given.take(name, option); }, options);
+    options.gate_up_bias = matrix_if_given(tensors, "gate_up_bias", given.optional("gate_up_bias"));
+    options.down_bias = matrix_if_given(tensors, "down_bias", given.optional("down_bias"));
     return out;
 }
 
@@ -96,6 +98,7 @@ Object explain_moe_text(const Imports&, PyObject* keywords) {
     if (PyObject* const format = given.optional("four_bit"); format != Py_None)
         shape.four_bit = format_named(text("four_bit", format));
     given.take("four_bit_alone", shape.four_bit_alone);
+    given.take("biased", shape.biased);
     given.check_all_taken();
     const std::string text = explain(shape, device);
     return Object(PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size())));
