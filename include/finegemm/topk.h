@@ -48,7 +48,7 @@ struct TopkArgs {
 FINEGEMM_API void topk(Context& context, const TopkArgs& args, const TopkOptions& options = {});
 
 /// topk of the logits that mqa_logits gives, bit for bit. They are computed for so many queries at once that they take
-/// no more than 128 MiB, or as much as 16 queries take, unless they are asked for. Columns are keys: rows of k.
+/// no more than 256 MiB, or as much as 16 queries take, unless they are asked for. Columns are keys: rows of k.
 struct MqaTopkArgs {
     ConstStack q;  ///< as all of MqaLogitsArgs
     ConstMatrix k, sfk, w, starts, ends;

@@ -111,7 +111,7 @@ def test_explain_names_the_kernel_and_says_why():
     ]
     told = finegemm.explain_topk(8192, 131072, 2048, 64, 128, relu="abs", device="h100")
     assert told["logits"]["kernel"] == "FineGEMM_mqa_logits_h64_d128_abs"
-    assert told["steps"] == {"count": 32, "rows": 256, "bytes": 256 * 131072 * 4}
+    assert told["steps"] == {"count": 16, "rows": 512, "bytes": 512 * 131072 * 4}
     asked = finegemm.explain_topk(8192, 131072, 0, 64, 128, logits=True, histogram=True)
     assert asked["steps"] == {"count": 1, "rows": 8192, "bytes": 0}
     pages = finegemm.explain_topk(1, 8192, 2048, 64, 128, requests=1)

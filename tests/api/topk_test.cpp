@@ -62,10 +62,11 @@ TEST(TopkCall, IsExplainedInC) {
     shape.num_sms = 2;
     EXPECT_EQ(explained(shape).at("kernel"), "FineGEMM_topk_c2");
     EXPECT_FALSE(explained(shape).contains("logits"));
-    shape.heads = 64, shape.dim = 128, shape.paged = 1, shape.requests = 100, shape.queries = 3, shape.keys = 4096 * 64;
+    shape.heads = 64, shape.dim = 128, shape.paged = 1;
+    shape.requests = 100, shape.queries = 3, shape.keys = 8192 * 64;
     const nlohmann::json pages = explained(shape);
     EXPECT_EQ(pages.at("logits").at("kernel"), "FineGEMM_paged_mqa_logits_h64_d128");
-    EXPECT_EQ(pages.at("steps"), nlohmann::json({{"count", 3}, {"rows", 102}, {"bytes", 102ll * 4096 * 64 * 4}}));
+    EXPECT_EQ(pages.at("steps"), nlohmann::json({{"count", 3}, {"rows", 102}, {"bytes", 102ll * 8192 * 64 * 4}}));
     EXPECT_EQ(pages.at("why").size(), 3u);
     shape.logits = 1;
     EXPECT_EQ(explained(shape).at("steps"), nlohmann::json({{"count", 1}, {"rows", 300}, {"bytes", 0}}));

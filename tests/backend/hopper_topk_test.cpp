@@ -61,7 +61,7 @@ TEST_F(HopperTopk, LaunchesAClusterForEachRowOrForTheSmsThatItMayUse) {
 }
 
 TEST_F(HopperTopk, ComputesNoMoreLogitsAtOnceThanItsMemoryHolds) {
-    for (const auto& [queries, keys, steps] : {std::tuple(100, 1001, 1u), {2048, 32768, 2u}, {20, 1 << 24, 2u}}) {
+    for (const auto& [queries, keys, steps] : {std::tuple(100, 1001, 1u), {4096, 32768, 2u}, {20, 1 << 24, 2u}}) {
         const bool pdl = steps == 1;
         const auto launches = prefill(queries, keys, false, {.pdl = pdl});
         ASSERT_EQ(launches.size(), 2 * steps);
@@ -95,7 +95,7 @@ TEST_F(HopperTopk, ComputesAllLogitsThatAreAskedForWhereTheyAreWanted) {
 }
 
 TEST_F(HopperTopk, TakesWholeRequestsOfPages) {
-    constexpr int64_t kRequests = 100, kEach = 3, kPages = 4096, kKeys = kPages * 64;
+    constexpr int64_t kRequests = 100, kEach = 3, kPages = 8192, kKeys = kPages * 64;
     const PagedMqaTopkArgs args{.q = {matrix(0x10000, DType::E4M3, 64, 128), kRequests * kEach, 64 * 128},
                                 .cache = matrix(0x20000, DType::E4M3, 5000, 64 * 132),
                                 .w = matrix(0x40000, DType::F32, kRequests * kEach, 64),
@@ -106,7 +106,7 @@ TEST_F(HopperTopk, TakesWholeRequestsOfPages) {
     const TopkOptions options;
     hopper_->run(PagedMqaTopkCall{args, options});
     const auto& launches = mock->launches;
-    ASSERT_EQ(launches.size(), 2 * 3u);  // 42 requests have 126 MiB of logits, 34 each are as many steps
+    ASSERT_EQ(launches.size(), 2 * 3u);  // 42 requests have 252 MiB of logits, 34 each are as many steps
     EXPECT_EQ(launches[2].mqa.items, 34u);
     EXPECT_EQ(launches[2].mqa.table, static_cast<int32_t*>(address(0x60000)) + 34 * kPages);
     EXPECT_EQ(launches[3].topk.ends, static_cast<int32_t*>(address(0x50000)) + 34);

@@ -98,8 +98,8 @@ TEST(ExplainSelection, NamesTheKernelAndSaysWhy) {
           "a cluster of 4 keeps 65536 columns in shared memory, which is all of a row; fewer CTAs",
           "for each of 1 rows would leave some of 132 SMs idle"}},
         {"topk 9 of 1x1000000", {"FineGEMM_topk_c8\n", "; fewer CTAs would take more than 131072 of them each"}},
-        {"mqa_topk 2048 of 2048x32768 64x128 abs",
-         {"logits of 1024 queries at once take 128 MiB: of 2048 queries that is 2 steps, each of two launches",
+        {"mqa_topk 2048 of 4096x32768 64x128 abs",
+         {"logits of 2048 queries at once take 256 MiB: of 4096 queries that is 2 steps, each of two launches",
           "logits are of FineGEMM_mqa_logits_h64_d128_abs"}},
         {"paged_mqa_topk 2048 of 3x2x100 64x64 page16 logits",
          {"logits of all queries are asked for", "FineGEMM_paged_mqa_logits_h64_d64"}}};

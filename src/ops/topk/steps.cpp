@@ -9,7 +9,7 @@ namespace finegemm {
 
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{128} << 20;  // of logits in memory of ours
+constexpr int64_t kMostBytes = int64_t{256} << 20;  // of logits in memory of ours
 constexpr int64_t kQueriesAtLeast = 16;             // that are multiplied together, at most
 
 /// Rows of logits in 16 bytes each: stores and loads are the fastest.
