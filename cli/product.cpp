@@ -46,6 +46,7 @@ void add(CLI::App& command, const plan::EpilogueArgument& x, ConstMatrix& to) {
 void add(CLI::App& command, const plan::EpilogueArgument& x, RowNumbers& to) {
     command.add_flag_function(option_of(x.name), [&to](int64_t count) { to.rows.matrix.rows = count > 0; }, x.meaning);
 }
+void add(CLI::App&, const plan::EpilogueArgument&, RowIndices&) {}  // of calls that are not made here
 void add(CLI::App&, const plan::EpilogueArgument&, ConstStack&) {}  // random where its factor is not 0
 void add(CLI::App&, const plan::EpilogueArgument&, Stack&) {}       // there where D has scales
 
@@ -87,7 +88,7 @@ GemmShape ProductOptions::with(int64_t m, int64_t n, int64_t k) const {
 Epilogue ProductOptions::epilogue_for(const GemmShape& shape) const {
     Epilogue all = epilogue;
     const plan::FinishField* finish = plan::find_finish(shape);
-    if (finish && pairs_columns(finish->finish))
+    if (finish && (pairs_columns(finish->finish) || finish->finish == Finish::Indexed))
         throw Error(Errc::InvalidArgument,
                     fmt::format("{}: is explained, but not run here; call such a product from C++, C or Python",
                                 facts_of(finish->finish).name));

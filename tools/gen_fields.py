@@ -49,6 +49,7 @@ PYTHON = {
     "ConstStack": "Tensor | None = None",
     "Stack": "Tensor | None = None",
     "RowNumbers": "Tensor | None = None",
+    "RowIndices": "Tensor | None = None",
     "ConstMatrix": "Tensor | None = None",
 }
 C = {
@@ -57,6 +58,7 @@ C = {
     "ConstStack": "finegemm_stack",
     "Stack": "finegemm_stack",
     "RowNumbers": "finegemm_stack",
+    "RowIndices": "finegemm_matrix",
     "ConstMatrix": "finegemm_matrix",
 }
 

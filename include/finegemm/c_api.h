@@ -153,6 +153,9 @@ typedef struct finegemm_epilogue {
     double up_offset;           /* Added to ups */
     int64_t bf16_between;       /* The product and its SwiGLU are rounded to bf16 */
     int64_t power_of_two_sfd;   /* Scales of D are powers of two */
+    finegemm_matrix a_rows; /* Rows of A that the rows of the product are of; -1: zeros */
+    finegemm_matrix d_rows; /* Rows of D that they are stored as; -1: none */
+    finegemm_stack row_factors; /* A number for each row of the product that it is multiplied by */
 } finegemm_epilogue;
 
 typedef struct finegemm_gemm_options {
@@ -260,6 +263,7 @@ typedef struct finegemm_shape {
     int64_t gated;           /* D is the SwiGLU of the halves of N, in e4m3 with scales */
     int64_t a_mx;            /* Scales of A are exponents, for each row and 32 of K (MX); b_mx, too */
     int64_t b_mx;            /* Scales of B are exponents, for each row and 32 of K (MX) */
+    int64_t indexed; /* Rows of A and of D are found by numbers, or have factors */
 } finegemm_shape;
 
 /* A call of finegemm_mqa_logits, or of finegemm_paged_mqa_logits if `paged` is 1; finegemm/mqa.h, MqaShape, describes

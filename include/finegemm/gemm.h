@@ -39,6 +39,11 @@ struct RowNumbers {
     ConstStack rows{};  ///< [M, 1] f32, any stride; a stack where D is one. Without a pointer: none
 };
 
+/// A number for each row of a product: which row of another matrix it is.
+struct RowIndices {
+    ConstMatrix rows{};  ///< [M, 1] I32, one behind the other. Without a pointer: none
+};
+
 /// What a product becomes before it is rounded, once, to the type of D: alpha * A B + beta * C + bias[n], in FP32. For
 /// one product and for groups of rows, with scales of blocks of B, or with A and B in bf16 or f16. docs/epilogues.md
 /// has the order of the steps. Rows of D that belong to no group get nothing of this.
@@ -66,6 +71,14 @@ struct Epilogue {
     bool bf16_between = false;  ///< g and u are rounded to bf16, and so is what is quantised: the bits of a product
                                 ///< with a D of bf16, of its SwiGLU in bf16 and of quantize_rows one after the other
     bool power_of_two_sfd = false;  ///< scales are rounded up to powers of two
+    // Instead of the above, in groups of rows that share a matrix: rows of A and of D by their numbers, so that nothing
+    // has to be permuted before or after. M is the size of the numbers, and the groups are of these. Of e4m3 with
+    // scales of blocks of B, D in bf16 or f32. On the device of D, read by the kernel.
+    RowIndices a_rows{};       ///< row m of the product is of row a_rows[m] of A; -1, as any number that is no row of
+                               ///< A: of a row of zeros, for which nothing is read
+    RowIndices d_rows{};       ///< and is stored as row d_rows[m] of D, which no other one is; -1, as any number that is
+                               ///< no row of D: nowhere. Rows of D that none names are not written, padding neither
+    RowNumbers row_factors{};  ///< row m is multiplied by it, in FP32, before it is rounded
 };
 
 struct GemmOptions {
@@ -135,6 +148,7 @@ struct GroupedGemmArgs {
     Groups groups;
 };
 
+/// With a_rows or d_rows of an Epilogue A and sfa, or D, have rows of their own number.
 /// G from 1 to 4096, M any value and no promise about how much of it is used, N a multiple of 8, K a multiple of 16 and
 /// not 0. M = 0 or N = 0 does nothing. Rows of D that belong to no group are not written, except that Indices makes
 /// them zero. Otherwise as `gemm`; `options.batch_invariant` changes nothing, as it holds always.
@@ -190,6 +204,7 @@ struct GemmShape {
     bool head_gaps = false;             ///< of an Epilogue with heads; for one product
     bool gated = false;                 ///< of an Epilogue with sfd, whose D has half as many columns, in e4m3;
                                         ///< out_dtype is left out
+    bool indexed = false;               ///< of an Epilogue with a_rows, d_rows or row_factors; for groups of rows
     int32_t num_sms = 0;                ///< likewise
     bool batch_invariant = false;       ///< likewise
     bool a_mn_major = false;            ///< A is stored as [K, M], not [M, K]; of bf16 or f16, for groups of K as B

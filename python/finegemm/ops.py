@@ -99,6 +99,9 @@ def grouped_gemm(
     up_offset: float = 0.0,
     bf16_between: bool = False,
     power_of_two_sfd: bool = False,
+    a_rows: Tensor | None = None,
+    d_rows: Tensor | None = None,
+    row_factors: Tensor | None = None,
     numerics: Literal["fast", "exact", "hopper"] = "fast",
     config: str | None = None,
     check_values: bool | None = None,
@@ -362,6 +365,7 @@ def explain(
     affine: bool = False,
     head_gaps: bool = False,
     gated: bool = False,
+    indexed: bool = False,
     num_sms: int = 0,
     batch_invariant: bool = False,
     a_mn_major: bool = False,
@@ -389,6 +393,7 @@ def explain(
     `affine`: D is alpha A B + beta C + bias, with any of the three.
     `head_gaps`: D is in heads, each with a gap that is not written.
     `gated`: D is the SwiGLU of the halves of N, in e4m3 with scales.
+    `indexed`: Rows of A and of D are found by numbers, or have factors.
     `num_sms`: SMs that may be used at most; 0: all.
     `batch_invariant`: The bits of a row of D may not depend on M.
     `a_mn_major`: A is stored as [K, M], not [M, K]; of bf16 or f16.

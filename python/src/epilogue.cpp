@@ -34,6 +34,12 @@ struct Taker {
         if (counted == 1) std::swap(m.rows, m.cols), std::swap(m.row_stride, m.col_stride);
         to.rows = {{m.data, m.dtype, m.cols, 1, m.col_stride, 1, m.device}, m.rows, m.row_stride};
     }
+    void operator()(const plan::EpilogueArgument& x, RowIndices& to) const {
+        PyObject* const indices = given.rest(x.name);
+        if (!indices || indices == Py_None) return;
+        const Numbers numbers = tensors.numbers(x.name, indices);
+        to.rows = {numbers.data, DType::I32, numbers.size, 1, 1, 1, numbers.device};
+    }
     void operator()(const plan::EpilogueArgument& x, ConstStack& to) const {
         if (PyObject* like_d = given.rest(x.name); like_d && like_d != Py_None)
             to = tensors.one_or_more(x.name, like_d, counted);

@@ -196,8 +196,8 @@ int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock
     reject(s.name, "has shape [{}, {}], must be [{}, {}] ({}); {}", s.x.rows, s.x.cols, rows, cols, meaning, way_out);
 }
 
-void check_shapes(const Argument& a, const Argument& b, const Argument& d, int64_t n) {
-    const int64_t m = d.x.rows, k = a.x.cols, unit = 16 / size_of(a.x.dtype);
+void check_shapes(const Argument& a, const Argument& b, int64_t m, int64_t n) {
+    const int64_t k = a.x.cols, unit = 16 / size_of(a.x.dtype);
     if (a.x.rows != m) reject("a", "has {} rows, but d has {}; a is [M, K], d is [M, N]", a.x.rows, m);
     if (b.x.cols != k)
         reject("b", "has {} columns, but a has {}; b is [N, K], K-major like a: pass it transposed if it is [K, N]",
@@ -248,7 +248,7 @@ void check_unscaled_operands(const Argument& a, const Argument& sfa, const Argum
             reject(scales.name, "has shape [{}, {}], but {} is of {}, which has no scales; leave it out", scales.x.rows,
                    scales.x.cols, of.name, type.name);
     for (const Argument& x : {a, b, d}) x.check_extents();
-    check_shapes(a, b, d, n);
+    check_shapes(a, b, d.x.rows, n);
     check_places(a, b, d);
 }
 
@@ -299,7 +299,7 @@ static void check_scale_places(const Argument& sfa, const Argument& sfb, const A
 }
 
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,
-                    int64_t n, Grouping grouping, bool quantised) {
+                    int64_t n, Grouping grouping, Finish finish) {
     if (are(is_unscaled, a.x.dtype)) return check_unscaled_operands(a, sfa, b, sfb, d, n);
     const bool of_k = grouping == Grouping::K;
     for (const Argument& x : {a, b})
@@ -308,9 +308,9 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
                                                    "without scales",
                                                    names_of(is_unscaled))
                                            .c_str());
-    if (!quantised) check_result(*find_type(a.x.dtype), d);
+    if (!pairs_columns(finish)) check_result(*find_type(a.x.dtype), d);
     for (const Argument& x : {a, b, d}) x.check_extents();
-    check_shapes(a, b, d, n);
+    check_shapes(a, b, finish == Finish::Indexed ? a.x.rows : d.x.rows, n);
     for (const auto& [scales, of] : {std::pair{sfa, a}, {sfb, b}})
         if (!of.empty() && !scales.x.data && scales.x.rows == 0 && scales.x.cols == 0)
             reject(scales.name, "is left out, but {} is of {}, which has scales; pass those that it was quantised with",

@@ -85,9 +85,9 @@ Wanted scales_of_blocks(const ConstMatrix& x, const char* meaning, const char* m
 void check_scales(const Argument& s, const Wanted& wanted);
 
 /// The matrices of a GEMM, or of several in stacks. Groups of K have scales for each row of B and a D of f32. `n`:
-/// columns of the product. `quantised`: D has scales, and a type that has been checked.
+/// columns of the product. `finish`: one that says how many rows A and D have, and which type D, has checked these.
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,
-                    int64_t n, Grouping grouping, bool quantised);
+                    int64_t n, Grouping grouping, Finish finish);
 
 /// A GPU's backend looks up the kernel that options name, where it has something to do.
 void check_gemm_options(const GemmOptions& options, bool backend_looks_up_config);

@@ -202,5 +202,6 @@ inline void take(const char* name, const finegemm_matrix& given, ConstMatrix& to
 inline void take(const char* name, const finegemm_stack& given, ConstStack& to) { to = to_stack(given, name); }
 inline void take(const char* name, const finegemm_stack& given, Stack& to) { to = to_stack(given, name); }
 inline void take(const char* name, const finegemm_stack& given, RowNumbers& to) { take(name, given, to.rows); }
+inline void take(const char* name, const finegemm_matrix& given, RowIndices& to) { take(name, given, to.rows); }
 
 }  // namespace finegemm

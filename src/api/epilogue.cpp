@@ -96,13 +96,13 @@ void check_scales_of_d(const char* name, const Stack& scales, const Argument& d,
     for (const Argument& x : inputs) x.check_apart_from(s);
 }
 
-/// A number for each row of D.
-void check_row_numbers(const Argument& x, const Argument& d, const Epilogue& epilogue) {
+/// A number for each of `rows` rows of the product.
+void check_row_numbers(const Argument& x, int64_t rows, const Argument& d, const Epilogue& epilogue) {
     x.check_dtype(DType::F32, "convert it, which loses nothing");
     x.check_extents();
-    if (!x.has_shape(d.x.rows, 1) || x.count != d.count)
+    if (!x.has_shape(rows, 1) || x.count != d.count)
         reject(x.name, "has {} numbers in {} stacks, must have {} in {}, one for each row of d; pass as many",
-               x.x.rows * x.x.cols, x.count, d.x.rows, d.count);
+               x.x.rows * x.x.cols, x.count, rows, d.count);
     x.check_steps_not_negative();
     x.check_device(d.x.device, "d");
     x.check_pointer(std::min<int64_t>(alignment_on(d.x.device), alignof(float)));
@@ -114,6 +114,25 @@ void check_row_numbers(const Argument& x, const Argument& d, const Epilogue& epi
             x.check_apart_from({name, matrix, s.count, s.stride});
         },
         epilogue);
+}
+
+/// The number of a row for each of `rows` rows of the product.
+void check_row_indices(const Argument& x, int64_t rows, const Argument& d) {
+    x.check_dtype(DType::I32, "convert it");
+    x.check_extents();
+    if (!x.has_shape(rows, 1))
+        reject(x.name, "has shape [{}, {}], must be [{}, 1], a number for each row of the product; pass as many",
+               x.x.rows, x.x.cols, rows);
+    if (rows > 1 && x.x.row_stride != 1)
+        reject(x.name, "has row stride {}, must be 1; make it contiguous", x.x.row_stride);
+    check_numbers({x.name, static_cast<const int32_t*>(x.x.data), rows, x.x.device}, d.x.device, d);
+}
+
+/// Rows of D, where no numbers say which ones are written.
+void check_rows_of_d(const Call& call, const Argument& d) {
+    if (call.finish() == Finish::Indexed && !plan::is_given(call.epilogue().d_rows, {}) && d.x.rows != call.rows())
+        reject("d", "has {} rows, must have {}, one for each row of the product; pass d_rows, or as many", d.x.rows,
+               call.rows());
 }
 
 }  // namespace
@@ -137,9 +156,12 @@ void check_epilogue_operands(const Call& call, const Argument& d, const std::arr
             else if constexpr (std::is_same_v<T, ConstMatrix>) check_row({x.name, value}, d);
             else if constexpr (std::is_same_v<T, Stack>) check_scales_of_d(x.name, value, d, inputs);
             else if constexpr (std::is_same_v<T, RowNumbers>)
-                check_row_numbers({x.name, value.rows.matrix, value.rows.count, value.rows.stride}, d, call.epilogue());
+                check_row_numbers({x.name, value.rows.matrix, value.rows.count, value.rows.stride}, call.rows(), d,
+                                  call.epilogue());
+            else if constexpr (std::is_same_v<T, RowIndices>) check_row_indices({x.name, value.rows}, call.rows(), d);
         },
         call.epilogue());
+    check_rows_of_d(call, d);
 }
 
 }  // namespace finegemm

@@ -83,7 +83,7 @@ std::string text_of(const ConstStack& x) {
 
 void multiply(Context& context, const Call& call) {
     check_gemm(call);
-    if (call.d.matrix.rows == 0 || call.d.matrix.cols == 0) return;
+    if (call.rows() == 0 || call.d.matrix.rows == 0 || call.d.matrix.cols == 0) return;
     ContextState& state = context.state();
     if (!state.observed()) return static_cast<void>(run_product(state, call));
     run_observed(state, call.device(), plan::text_of(problem_of(call, state.options.batch_invariant)),

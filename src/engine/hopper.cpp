@@ -85,7 +85,8 @@ CallKey HopperBackend::key_of(const Call& call) const {
                                           (call.a.matrix.dtype != call.b.matrix.dtype) << 6),
             .named = nullptr,
             .choices = choices_of(call),
-            .epilogue = finegemm::key_of(call.epilogue())};
+            .epilogue = finegemm::key_of(call.epilogue()),
+            .rows_of_d = call.d.matrix.rows};
 }
 
 /// The launch of a call that was made before. Sets the kernel in the key, if it is named and has been loaded.

@@ -190,6 +190,15 @@ constexpr auto kGatedRows = std::to_array<Candidate>({
 });
 // clang-format on
 
+// With rows by their numbers: tiles for few and for many rows of a group. Rates are those of the kernels of these tiles
+// without it; rows of A that come one by one take longer where there are many (docs/epilogues.md).
+// clang-format off
+constexpr auto kIndexed = std::to_array<Candidate>({
+    {{64, 128, 8, 1, 1, kAlone, 1}, {0.277, 0.277, 0.68, 0.50}},
+    {{128, 128, 6, 2, 1, kAlone, 1}, {0.420, 0.420, 1.10, 0.44}},
+});
+// clang-format on
+
 constexpr Kind kPlainKind{}, kGroupedKind{.grouping = Grouping::Rows}, kRowKind{.b = kRowScaled},
     kGroupedRowKind{.grouping = Grouping::Rows, .b = kRowScaled}, kRowF32Kind{.b = kRowScaled, .output = Output::F32},
     kKGroupedKind{.grouping = Grouping::K, .b = kRowScaled, .output = Output::F32},
@@ -207,6 +216,10 @@ constexpr auto kKGroupedBf16Configs = configs_of(kKGroupedBf16Candidates, kKGrou
 constexpr GemmConfig kCountedTile = kGroupedConfigs[2];
 static_assert(kCountedTile.tile_m == 64 && kCountedTile.tile_n == 128);
 
+constexpr Kind indexed_kind(Output output) {
+    return {.grouping = Grouping::Rows, .output = output, .finish = Finish::Indexed};
+}
+
 /// Scales of blocks of B, with an affine epilogue.
 constexpr Kind affine_kind(Grouping grouping, Output output) {
     return {.grouping = grouping, .output = output, .finish = Finish::Affine};
@@ -222,6 +235,8 @@ constexpr CandidateList kListed[] = {{kPlainKind, kConfigs, kCandidates},
                                      kListOf<kHeadGaps, {.finish = Finish::HeadGaps}>,
                                      kListOf<kGated, {.finish = Finish::Gated}>,
                                      kListOf<kGatedRows, {.grouping = Grouping::Rows, .finish = Finish::Gated}>,
+                                     kListOf<kIndexed, indexed_kind(Output::BF16)>,
+                                     kListOf<kIndexed, indexed_kind(Output::F32)>,
                                      kListOf<kAffine, affine_kind(Grouping::None, Output::BF16)>,
                                      kListOf<kAffineF16, affine_kind(Grouping::None, Output::F16)>,
                                      kListOf<kAffineF32, affine_kind(Grouping::None, Output::F32)>,

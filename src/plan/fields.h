@@ -74,6 +74,7 @@ constexpr void option_fields(const Visit& visit, Shapes&... shapes) {
     visit(Field{"affine", kDenseOrRows, "D is alpha A B + beta C + bias, with any of the three"}, shapes.affine...);
     visit(Field{"head_gaps", kDense, "D is in heads, each with a gap that is not written"}, shapes.head_gaps...);
     visit(Field{"gated", kDenseOrRows, "D is the SwiGLU of the halves of N, in e4m3 with scales"}, shapes.gated...);
+    visit(Field{"indexed", kRows, "Rows of A and of D are found by numbers, or have factors"}, shapes.indexed...);
     visit(Field{"num_sms", kAll, "SMs that may be used at most; 0: all"}, shapes.num_sms...);
     visit(Field{"batch_invariant", kAll, "The bits of a row of D may not depend on M"}, shapes.batch_invariant...);
     visit(Field{"a_mn_major", kNotSum, "A is stored as [K, M], not [M, K]; of bf16 or f16"}, shapes.a_mn_major...);
@@ -101,6 +102,8 @@ inline constexpr FinishField kFinishFields[] = {
      }},
     {Finish::Gated, &GemmShape::gated, ", whose SwiGLU D is, quantised",
      [](Epilogue& e, int64_t) { e.gate_alpha = 1; }},
+    {Finish::Indexed, &GemmShape::indexed, ", with rows by their numbers",
+     [](Epilogue& e, int64_t) { e.row_factors.rows.matrix.rows = 1; }},
 };
 /// The row of the finish that a shape asks for; null where D is the product.
 constexpr const FinishField* find_finish(const GemmShape& s) {
@@ -152,6 +155,11 @@ constexpr void epilogue_arguments(const Visit& visit, Epilogues&... epilogues) {
     visit(A{"bf16_between", Finish::Gated, "The product and its SwiGLU are rounded to bf16"},
           epilogues.bf16_between...);
     visit(A{"power_of_two_sfd", Finish::Gated, "Scales of D are powers of two"}, epilogues.power_of_two_sfd...);
+    visit(A{"a_rows", Finish::Indexed, "Rows of A that the rows of the product are of; -1: zeros"},
+          epilogues.a_rows...);
+    visit(A{"d_rows", Finish::Indexed, "Rows of D that they are stored as; -1: none"}, epilogues.d_rows...);
+    visit(A{"row_factors", Finish::Indexed, "A number for each row of the product that it is multiplied by"},
+          epilogues.row_factors...);
 }
 
 /// Calls visit(name, its member of each of `epilogues`) for each argument of a type: ConstStack, which is like D, or
@@ -173,6 +181,7 @@ inline bool is_given(const ConstMatrix& x, const ConstMatrix&) { return x.data |
 inline bool is_given(const ConstStack& x, const ConstStack& usual) { return is_given(x.matrix, usual.matrix); }
 inline bool is_given(const Stack& x, const Stack& usual) { return is_given(ConstStack(x), ConstStack(usual)); }
 inline bool is_given(const RowNumbers& x, const RowNumbers& usual) { return is_given(x.rows, usual.rows); }
+inline bool is_given(const RowIndices& x, const RowIndices& usual) { return is_given(x.rows, usual.rows); }
 inline bool is_given(bool x, bool) { return x; }
 inline constexpr Epilogue kNoEpilogue{};
 

@@ -12,6 +12,7 @@ enum class Finish : uint32_t {
     Affine,    ///< D = alpha * the product + beta * C + bias (AffineParams), rounded once
     HeadGaps,  ///< D is the product in heads, with a gap in each that is not written (DColumns)
     Gated,     ///< D is the SwiGLU of the halves of the product's columns, quantised (GatedParams)
+    Indexed,   ///< rows of A and of D are found by numbers, and each may have a factor (IndexedParams)
 };
 
 struct FinishFacts {
@@ -23,7 +24,7 @@ struct FinishFacts {
     bool any_result;     // D may have each type that the product may, not only the usual one
 };
 
-inline constexpr uint32_t kFinishes = 4;
+inline constexpr uint32_t kFinishes = 5;
 FG_HD constexpr FinishFacts facts_of(Finish finish) {
     constexpr FinishFacts kFacts[kFinishes] = {
         // in the order of the enumerators
@@ -31,6 +32,7 @@ FG_HD constexpr FinishFacts facts_of(Finish finish) {
         {"affine", "Affine", true, false, true},
         {"head_gaps", "HeadGaps", false, true, false},
         {"gated", "Gated", false, false, false},
+        {"indexed", "Indexed", false, false, true},
     };
     return kFacts[static_cast<uint32_t>(finish)];
 }
@@ -73,6 +75,20 @@ struct GatedParams {
 template <>
 struct FinishParamsOf<Finish::Gated> {
     using Type = GatedParams;
+};
+
+/// Where the rows of a kernel for groups of rows lie. A number that is no row of A stands for a row of zeros, one that
+/// is no row of D for one that is not stored.
+struct IndexedParams {
+    const int32_t* a_rows;  // [rows], or null: each row is that of its own number
+    const int32_t* d_rows;  // likewise, of D
+    uint32_t a_count, d_count;  // rows that there are
+    const float* factors;       // of each row, or null
+    int64_t factor_stride;
+};
+template <>
+struct FinishParamsOf<Finish::Indexed> {
+    using Type = IndexedParams;
 };
 
 }  // namespace finegemm

@@ -97,9 +97,23 @@ Call::Call(const SummedGemmArgs& x, const GemmOptions& o)
       group_count(x.a.count),
       options(o) {}
 
+Call::Call(const Call& x, const GemmOptions& o)
+    : a(x.a),
+      sfa(x.sfa),
+      b(x.b),
+      sfb(x.sfb),
+      d(x.d),
+      d_width(x.d_width),
+      grouping(x.grouping),
+      groups(x.groups),
+      group_count(x.group_count),
+      layout(x.layout),
+      choices(x.choices),
+      options(o) {}
+
 plan::Problem problem_of(const Call& call, bool batch_invariant) {
     const GemmOptions& options = call.options;
-    GemmShape shape{.m = call.a.matrix.rows * (call.summed() ? 1 : call.a.count),
+    GemmShape shape{.m = call.rows() * (call.summed() ? 1 : call.a.count),
                     .n = call.d.matrix.cols,
                     .k = call.a.matrix.cols * (call.summed() ? call.a.count : 1),
                     .dtype = call.a.matrix.dtype,

@@ -37,6 +37,8 @@ struct Call {
     Call(const GroupedGemmArgs& args, const GemmOptions& options);
     Call(const KGroupedGemmArgs& args, const GemmOptions& options);
     Call(const SummedGemmArgs& args, const GemmOptions& options);
+    /// That call with other options.
+    Call(const Call& call, const GemmOptions& options);
 
     ConstStack a, sfa, b, sfb;
     Stack d;          // with the columns of the product, wherever they lie
@@ -60,6 +62,11 @@ struct Call {
     bool scaled() const { return !are(is_unscaled, a.matrix.dtype); }
     const Epilogue& epilogue() const { return options.epilogue; }
     Finish finish() const { return plan::finish_of(epilogue()); }
+    /// M: rows of the product, or of each one of a stack. A has others where numbers say which ones are taken, and D.
+    int64_t rows() const {
+        const RowIndices& numbers = epilogue().a_rows;
+        return plan::is_given(numbers, {}) ? numbers.rows.rows : a.matrix.rows;
+    }
     bool row_b_scales() const { return scaled() && has_row_scales(b.matrix, sfb.matrix); }
 };
 

@@ -49,7 +49,7 @@ void check_size(const Groups& groups, int64_t rows, int64_t count) {
     };
     switch (groups.form) {
         case GroupForm::Offsets: return check(count + 1, "the begin of each group and the end of the last one");
-        case GroupForm::Indices: return check(rows, "one for each row of a");
+        case GroupForm::Indices: return check(rows, "one for each row of a, or number in a_rows");
         case GroupForm::PrefixSums: return check(count, "the end of each group");
         case GroupForm::Masked: return check(count, "the number of rows of each group");
         case GroupForm::Whole: return check(0, "all rows are used");
@@ -74,7 +74,7 @@ void check_row_groups(const Call& call, const Operands& x) {
     if (call.options.accumulate)
         reject("accumulate", "is set, but d of groups is overwritten; add the result to yours");
     if (x.a.x.cols == 0) reject("a", "has K = 0 columns, must have at least 16; fill d with zeros instead");
-    check_size(groups, x.a.x.rows, x.b.count);
+    check_size(groups, call.rows(), x.b.count);
     if (groups.form != GroupForm::Whole)
         check_numbers({kGroups, groups.data, groups.size, groups.device}, x.d.x.device, x.d);
 }
@@ -179,10 +179,11 @@ void check_gemm(const Call& call) {
                      {"d", d, call.d.count, call.d.stride}};
     check_finish(call);
     check_stacks(call, x);
-    check_operands(x.a, x.sfa, x.b, x.sfb, x.d, call.d.matrix.cols, call.grouping, pairs_columns(call.finish()));
+    check_operands(x.a, x.sfa, x.b, x.sfb, x.d, call.d.matrix.cols, call.grouping, call.finish());
     check_layouts(call, x);
     for (const Argument& operand : {x.a, x.b})
-        if (operand.x.dtype == DType::E5M2 || operand.x.dtype == DType::I8 || is_mx(x.sfb.x))
+        if (operand.x.dtype == DType::E5M2 || operand.x.dtype == DType::I8 || is_mx(x.sfb.x) ||
+            call.finish() == Finish::Indexed)
             plan::check_operand_types(problem_of(call), "a");
     if (call.of_rows()) check_row_groups(call, x);
     else if (call.of_k()) check_k_groups(call, x);

@@ -28,6 +28,9 @@ CpuTile cpu_tile_at(const GemmArgs& args, Numerics numerics, int64_t i);
 void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bool accumulate = false,
                    const ProductEpilogue& epilogue = {});
 
+/// A product whose rows of A, or of D, are found by numbers: rows are copied before and after.
+void cpu_indexed(const Call& call, ThreadPool& pool, bool batch_invariant);
+
 /// Quantises the SwiGLU of pairs of sums, as tiles have them, of 128 columns of the product's left half.
 void store_pairs(const CpuTile& left, const std::vector<float>& gates, const std::vector<float>& ups,
                  const Epilogue& arguments);

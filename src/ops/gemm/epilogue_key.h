@@ -32,6 +32,9 @@ inline std::array<uint64_t, 4> words_of(const Stack& x) {
             static_cast<uint64_t>(x.matrix.col_stride), static_cast<uint64_t>(x.stride)};
 }
 inline std::array<uint64_t, 3> words_of(const RowNumbers& x) { return words_of(x.rows); }
+inline std::array<uint64_t, 2> words_of(const RowIndices& x) {
+    return {reinterpret_cast<uintptr_t>(x.rows.data), static_cast<uint64_t>(x.rows.rows)};
+}
 
 inline constexpr size_t kEpilogueWords = [] {
     size_t words = 0;

@@ -24,7 +24,7 @@ GroupLayout row_layout_of(const Call& call) {
     return {.ends = ends_are_given ? groups.data + (first_is_given ? 1 : 0) : nullptr,
             .indices = groups.form == GroupForm::Indices ? groups.data : nullptr,
             .groups = static_cast<uint32_t>(call.group_count),
-            .rows = static_cast<uint32_t>(call.a.matrix.rows),
+            .rows = static_cast<uint32_t>(call.rows()),
             .alignment = static_cast<uint32_t>(row_alignment(groups)),
             .first_is_given = first_is_given,
             .stacked = call.stacked()};

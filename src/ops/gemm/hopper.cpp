@@ -97,7 +97,7 @@ private:
         const auto fill = [&](auto& maps, const char* name, const ConstStack& x) { fill_panel_maps(maps, name, x); };
         with_finish(c_.finish, [&]<typename T>() {
             if constexpr (T::kFinish != Finish::None)
-                params = WithFinish<Base, T::kFinish>{base, T::params(call_.epilogue(), fill)};
+                params = WithFinish<Base, T::kFinish>{base, T::params(call_, fill)};
         });
         return params;
     }

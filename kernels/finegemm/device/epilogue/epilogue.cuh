@@ -6,6 +6,7 @@
 #include <finegemm/device/epilogue/affine.cuh>
 #include <finegemm/device/epilogue/gated.cuh>
 #include <finegemm/device/epilogue/head_gaps.cuh>
+#include <finegemm/device/epilogue/indexed.cuh>
 #include <finegemm/device/epilogue/source_tile.cuh>
 #include <finegemm/device/epilogue/split_k.cuh>
 #include <finegemm/device/epilogue/store_bf16.cuh>
@@ -64,10 +65,11 @@ using EpilogueOf =
     Either<C.finish == Finish::Affine, AffineEpilogue<C>,
            Either<C.finish == Finish::HeadGaps, HeadGapsEpilogue<C>,
                   Either<C.finish == Finish::Gated, GatedEpilogue<C>,
-                         Either<kPlan<C>.loads_source(), SourceTileEpilogue<C>,
-                                Either<kPlan<C>.store == Store::SplitK, SplitKEpilogue<C>,
-                                       Either<C.output == Output::F32, F32Epilogue<C>,
-                                              Either<C.swapped(), SwappedEpilogue<C>, Bf16Epilogue<C>>>>>>>>;
+                         Either<C.finish == Finish::Indexed, IndexedEpilogue<C>,
+                                Either<kPlan<C>.loads_source(), SourceTileEpilogue<C>,
+                                       Either<kPlan<C>.store == Store::SplitK, SplitKEpilogue<C>,
+                                              Either<C.output == Output::F32, F32Epilogue<C>,
+                                                     Either<C.swapped(), SwappedEpilogue<C>, Bf16Epilogue<C>>>>>>>>>;
 
 /// Waits, before the CTA ends, until TMA has read its shared memory.
 template <GemmConfig C>

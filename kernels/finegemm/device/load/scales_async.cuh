@@ -77,14 +77,51 @@ struct BlockCopies {
     __device__ void advance(const ScaleView& s, uint32_t k_blocks) { from += k_blocks * s.k_stride; }
 };
 
+/// Likewise for rows of A that are found by numbers, row by row. One that is not in A has a scale of zero.
+template <GemmConfig C>
+struct IndexedRowCopies {
+    static constexpr uint32_t kRows = C.tile_m / kWarpSize;  // of a lane
+    uint32_t lane, existing;
+    int64_t k_offset = 0;  // of the k-block
+    const float* data;
+    int64_t offsets[kRows];  // of the lane's rows; none: below 0
+
+    __device__ IndexedRowCopies(const Params<C>& p, const Tile& tile, uint32_t kb)
+        : lane(threadIdx.x % kWarpSize), existing(tile.rows), k_offset(kb * p.sfa.k_stride), data(p.sfa.data) {
+        const IndexedParams& f = static_cast<const KernelParams<C>&>(p).finish;
+#pragma unroll
+        for (uint32_t i = 0; i < kRows; ++i) {
+            const uint32_t row = tile.row + min(i * kWarpSize + lane, existing - 1);
+            const uint32_t of_a = f.a_rows ? static_cast<uint32_t>(f.a_rows[row]) : row;
+            offsets[i] = of_a < f.a_count ? of_a * p.sfa.mn_stride : -1;
+        }
+    }
+    __device__ void issue(SmemAddr to) const {
+#pragma unroll
+        for (uint32_t i = 0; i < kRows; ++i) {
+            const uint32_t row = i * kWarpSize + lane;
+            const bool is_row = offsets[i] >= 0;
+            if (row < existing)
+                ptx::copy_async(to + row * 4, data + (is_row ? offsets[i] + k_offset : 0), is_row ? 4 : 0);
+        }
+    }
+    __device__ void advance(const ScaleView& s, uint32_t k_blocks) { k_offset += k_blocks * s.k_stride; }
+};
+
 template <GemmConfig C>
 struct ScaleCopies {
+    static constexpr bool kIndexed = C.finish == Finish::Indexed;
+    using A = Either<kIndexed, IndexedRowCopies<C>, RowCopies<C.tile_m, kPlan<C>.shifted_scales>>;
     using B = Either<C.row_b_scales(), RowCopies<C.tile_n, false>, BlockCopies>;
-    RowCopies<C.tile_m, kPlan<C>.shifted_scales> a;
+    A a;
     B b;
 
     __device__ ScaleCopies(const Params<C>& p, const Tile& tile, uint32_t kb)
-        : a(p.sfa, scales_of_a(p, tile) + kb * p.sfa.k_stride, tile.rows), b(copies_of_b(p, tile, kb)) {}
+        : a(copies_of_a(p, tile, kb)), b(copies_of_b(p, tile, kb)) {}
+    __device__ static A copies_of_a(const Params<C>& p, const Tile& tile, uint32_t kb) {
+        if constexpr (kIndexed) return A(p, tile, kb);
+        else return A(p.sfa, scales_of_a(p, tile) + kb * p.sfa.k_stride, tile.rows);
+    }
     __device__ static B copies_of_b(const Params<C>& p, const Tile& tile, uint32_t kb) {
         const float* const data = scales_of_b(p, tile) + kb * p.sfb.k_stride;
         if constexpr (C.row_b_scales())

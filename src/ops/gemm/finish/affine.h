@@ -20,11 +20,11 @@ struct Affine {
     static void check(const Call& call);
 
     template <typename FillMaps>
-    static AffineParams params(const Epilogue& arguments, const FillMaps& fill_maps) {
-        const Affine x(arguments);
+    static AffineParams params(const Call& call, const FillMaps& fill_maps) {
+        const Affine x(call.epilogue());
         AffineParams params{
             .c = {}, .bias = static_cast<const float*>(x.bias), .alpha = x.alpha, .beta = x.beta, .adds_c = x.adds_c};
-        if (x.adds_c) fill_maps(params.c, "c", arguments.c);
+        if (x.adds_c) fill_maps(params.c, "c", call.epilogue().c);
         return params;
     }
 

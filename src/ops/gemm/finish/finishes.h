@@ -7,11 +7,12 @@
 #include "ops/gemm/finish/affine.h"
 #include "ops/gemm/finish/gated.h"
 #include "ops/gemm/finish/head_gaps.h"
+#include "ops/gemm/finish/indexed.h"
 
 namespace finegemm {
 
 /// In the order of the enumerators.
-using Finishes = std::tuple<ProductAlone, Affine, HeadGaps, Gated>;
+using Finishes = std::tuple<ProductAlone, Affine, HeadGaps, Gated, Indexed>;
 static_assert(std::tuple_size_v<Finishes> == kFinishes);
 
 /// Calls visit.operator()<T>() for the type of a finish.

@@ -14,7 +14,8 @@ struct Gated : ProductAlone {
     static void check(const Call& call);
 
     template <typename FillMaps>
-    static GatedParams params(const Epilogue& x, const FillMaps&) {
+    static GatedParams params(const Call& call, const FillMaps&) {
+        const Epilogue& x = call.epilogue();
         const Matrix& s = x.sfd.matrix;
         const ConstMatrix& w = x.row_weights.rows.matrix;
         return {.scales = static_cast<float*>(s.data),

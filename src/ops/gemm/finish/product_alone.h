@@ -16,8 +16,8 @@ struct ProductAlone {
 
     /// What a kernel takes of its own. fill_maps(maps, name, x) makes tensor maps of x, a stack like D.
     template <typename FillMaps>
-    static DColumns params(const Epilogue& arguments, const FillMaps&) {
-        return plan::columns_of(arguments);
+    static DColumns params(const Call& call, const FillMaps&) {
+        return plan::columns_of(call.epilogue());
     }
 
     // A value is that of one of a call's products, on the CPU. Its matrices like D are as large as the product's D.

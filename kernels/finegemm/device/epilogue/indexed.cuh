@@ -1,0 +1,85 @@
+// IndexedEpilogue: rows of the product, each times its factor, at the rows of D that numbers say. Layer device.
+#pragma once
+
+#include <finegemm/gemm/params.h>
+#include <finegemm/device/epilogue/store_bf16.cuh>
+
+namespace finegemm::device {
+
+/// A warp stores its 16 rows through its strip in pieces of 16 bytes, each row where it belongs. Each row of D is that
+/// of one row of the product at most, or the last one of several to come stays.
+template <GemmConfig C>
+struct IndexedEpilogue {
+    static_assert(kPlan<C>.store == Store::Strip && C.wgmmas_m() == 1 && C.k_slices() == 1 && C.cluster == 1);
+    static_assert(n_segments(C) == 1);
+    static constexpr bool kF32 = C.output == Output::F32;
+    static constexpr uint32_t kPiece = kF32 ? 4 : 8;  // elements of 16 bytes
+
+    const KernelParams<C>& p;
+    const Shared<C>& smem;
+
+    __device__ IndexedEpilogue(const Params<C>& params, const Shared<C>& shared, uint32_t = 0, uint32_t = 0)
+        : p(static_cast<const KernelParams<C>&>(params)), smem(shared) {}
+
+    __device__ void load_source(const Tile&, uint32_t& /*next*/, uint32_t /*count*/) const {}
+
+    __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const {
+        const uint32_t warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
+        const uint32_t offset = device::first_row_of<C>(warp), rows = existing_rows(offset, kWarpRows, tile.rows);
+        const uint32_t first = tile.row + offset;
+        if (p.finish.factors) multiply(acc.sum[0], first, rows);
+        const SmemAddr strip = smem.d(strip_of(C, warp));
+        const uint32_t to = row_of_d(first, lane, rows);
+#pragma unroll
+        for (uint32_t col = 0; col < C.tile_n; col += kPlan<C>.strip_cols) {
+            constexpr uint32_t kCols = kPlan<C>.strip_cols;
+            static_assert(C.tile_n % kCols == 0);
+            __syncwarp();  // all lanes have read what the strip had before
+            write<kCols>(acc.sum[0], strip, col);
+            __syncwarp();
+#pragma unroll
+            for (uint32_t i = 0; i < strip_pieces(C, kCols); ++i) {
+                const RowCol at = strip_piece(C, kCols, lane, i);
+                const uint32_t row = ptx::value_of(to, at.row), d_col = tile.col + col + at.col;
+                uint8_t* const d =
+                    static_cast<uint8_t*>(p.d_data) + (row * p.d_row_stride + d_col) * int64_t{bytes_of(C.output)};
+                // N is a multiple of 8: a piece exists or it does not.
+                ptx::store_global_x4_if(row < p.finish.d_count && d_col < p.n, d,
+                                        ptx::load_shared_words_x4(strip + strip_offset<C>(at)));
+            }
+        }
+    }
+
+private:
+    /// The row of D of a lane's row of this warp, for the first 16 lanes; none: what is no row of D.
+    __device__ uint32_t row_of_d(uint32_t first, uint32_t lane, uint32_t rows) const {
+        if (lane >= rows) return ~0u;
+        return p.finish.d_rows ? static_cast<uint32_t>(p.finish.d_rows[first + lane]) : first + lane;
+    }
+
+    /// A thread has two rows, in pairs of registers in turn.
+    __device__ void multiply(float (&sum)[C.tile_n / 2], uint32_t first, uint32_t rows) const {
+        const uint32_t row = wgmma_accumulator(threadIdx.x % kWarpSize, 0).row;
+        const float upper = factor(first, row, rows), lower = factor(first, row + 8, rows);
+#pragma unroll
+        for (uint32_t r = 0; r < C.tile_n / 2; ++r) sum[r] = ptx::multiply(sum[r], r % 4 < 2 ? upper : lower);
+    }
+    __device__ float factor(uint32_t first, uint32_t row, uint32_t rows) const {
+        if (row >= rows) return 0.0f;
+        return ptx::load_global(p.finish.factors + (first + row) * p.finish.factor_stride);
+    }
+
+    template <uint32_t Cols>
+    __device__ static void write(const float (&sum)[C.tile_n / 2], SmemAddr strip, uint32_t col) {
+        if constexpr (kF32) {
+#pragma unroll
+            for (uint32_t r = 0; r < Cols / 2; r += 2)
+                ptx::store_shared_x2(strip + strip_offset<C>(wgmma_accumulator(threadIdx.x % kWarpSize, r)),
+                                     sum[col / 2 + r], sum[col / 2 + r + 1]);
+        } else {
+            write_rows<C.output, Cols>(sum, col, [&](RowCol at) { return strip + strip_offset<C>(at); });
+        }
+    }
+};
+
+}  // namespace finegemm::device
