@@ -19,6 +19,7 @@ from gpu_einsum import Einsum
 from gpu_fixture import ROOT
 from gpu_four_bit import FourBit
 from gpu_gated import Gated
+from gpu_indexed import Indexed
 from gpu_grouped_stress import GroupedStress
 from gpu_heads import Heads
 from gpu_mqa_many import ManyLogits
@@ -45,6 +46,7 @@ class Sanitized(
     Affine,
     Heads,
     Gated,
+    Indexed,
     Einsum,
     Mx,
     Columns,
@@ -213,6 +215,7 @@ class Sanitized(
         self.small_affine()
         self.small_head_gaps()
         self.small_gated()
+        self.small_indexed()
         self.small_einsum()
         self.small_types()
         self.small_mx()
