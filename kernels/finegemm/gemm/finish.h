@@ -80,9 +80,12 @@ struct FinishParamsOf<Finish::Gated> {
 /// Where the rows of a kernel for groups of rows lie. A number that is no row of A stands for a row of zeros, one that
 /// is no row of D for one that is not stored.
 struct IndexedParams {
+    const uint8_t* a;       // codes, for rows that are found by numbers
+    int64_t a_row_stride;
     const int32_t* a_rows;  // [rows], or null: each row is that of its own number
     const int32_t* d_rows;  // likewise, of D
     uint32_t a_count, d_count;  // rows that there are
+    uint32_t k;
     const float* factors;       // of each row, or null
     int64_t factor_stride;
 };

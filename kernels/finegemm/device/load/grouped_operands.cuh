@@ -29,7 +29,7 @@ struct GroupedLoads {
         const uint32_t bit = ptx::highest_bit(max(rows, 1));  // of no rows that of one, which nobody loads then
         map = rows == kRows ? &p.a.whole : &p.a_rows[bit];
         first_rows = rows == kRows ? kRows : 1u << bit;
-        stage_bytes = (loaded_rows(C.a, tile.rows) + segments_of_b.count()) * kRowBytes;
+        stage_bytes = ((gathers() ? 0 : loaded_rows(C.a, tile.rows)) + segments_of_b.count()) * kRowBytes;
     }
 
     __device__ void load_a(SmemAddr to, SmemAddr full, const TensorMap* map, uint32_t kb, uint32_t first) const {
@@ -69,32 +69,13 @@ struct GroupedLoads {
             load_a(a, full, &p.a_rows[i], kb, first);
             first += 1u << i;
         }
-        if constexpr (C.finish == Finish::Indexed)
-            if (OfA && gathers()) load_indexed_rows(a, full, k);
     }
 
 private:
-    /// Are the rows of A found by numbers?
+    /// Are the rows of A found by numbers? The scale warps copy them then (IndexedRowCopies).
     __device__ bool gathers() const {
         if constexpr (C.finish == Finish::Indexed) return static_cast<const KernelParams<C>&>(p).finish.a_rows;
         return false;
-    }
-    /// A box for each row, which has its place in the swizzle by its address. One that is not in A brings as many bytes
-    /// of zeros as are expected. Numbers are read kAtOnce at a time, as each takes 30 clocks from the L1 cache.
-    __device__ void load_indexed_rows(SmemAddr to, SmemAddr full, uint32_t k) const {
-        constexpr uint32_t kAtOnce = 4;
-        const int32_t* const numbers = static_cast<const KernelParams<C>&>(p).finish.a_rows + row;
-#pragma unroll 1
-        for (uint32_t first = 0; first < rows; first += kAtOnce) {
-            uint32_t of_a[kAtOnce];
-#pragma unroll
-            for (uint32_t i = 0; i < kAtOnce; ++i)
-                of_a[i] = static_cast<uint32_t>(numbers[min(first + i, rows - 1)]);
-#pragma unroll
-            for (uint32_t i = 0; i < kAtOnce; ++i)
-                if (first + i < rows)
-                    load_rows<C, 1>(to + (first + i) * kRowBytes, &p.a_rows[0], full, p.a_policy, k, of_a[i], matrix);
-        }
     }
 };
 

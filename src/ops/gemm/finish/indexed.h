@@ -16,10 +16,13 @@ struct Indexed {
     static IndexedParams params(const Call& call, const FillMaps&) {
         const Epilogue& x = call.epilogue();
         const ConstMatrix& factors = x.row_factors.rows.matrix;
-        return {.a_rows = static_cast<const int32_t*>(x.a_rows.rows.data),
+        return {.a = static_cast<const uint8_t*>(call.a.matrix.data),
+                .a_row_stride = call.a.matrix.row_stride,
+                .a_rows = static_cast<const int32_t*>(x.a_rows.rows.data),
                 .d_rows = static_cast<const int32_t*>(x.d_rows.rows.data),
                 .a_count = static_cast<uint32_t>(call.a.matrix.rows),
                 .d_count = static_cast<uint32_t>(call.d.matrix.rows),
+                .k = static_cast<uint32_t>(call.a.matrix.cols),
                 .factors = static_cast<const float*>(factors.data),
                 .factor_stride = factors.row_stride};
     }
