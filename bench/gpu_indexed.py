@@ -21,14 +21,16 @@ OUTPUTS = (torch.bfloat16, torch.float32)
 class IndexedEpilogue:
     """Numbers of rows of A and of D, and factors, each [M], or none."""
 
-    a_rows: torch.Tensor | None
-    d_rows: torch.Tensor | None
-    row_factors: torch.Tensor | None
+    rows_of_a: torch.Tensor | None
+    rows_of_d: torch.Tensor | None
+    factors_of_rows: torch.Tensor | None
 
     def struct(self) -> ctypes.Structure:
-        given = {name: integers(t[:, None]) for name in ("a_rows", "d_rows") if (t := getattr(self, name)) is not None}
-        if self.row_factors is not None:
-            given["row_factors"] = stack(self.row_factors[:, None])
+        given = {
+            name: integers(t[:, None]) for name in ("rows_of_a", "rows_of_d") if (t := getattr(self, name)) is not None
+        }
+        if self.factors_of_rows is not None:
+            given["factors_of_rows"] = stack(self.factors_of_rows[:, None])
         return C["epilogue"](ctypes.sizeof(C["epilogue"]), 1.0, **given)
 
 
@@ -50,18 +52,18 @@ class IndexedProduct:
             return torch.randint(count, (m,), device=device, generator=generator, dtype=torch.int32)
 
         owned = self.copied.owned[0]
-        self.a_rows = torch.where(chance(0.1), any_of(9) - 9, any_of(tokens))
-        self.a_rows[chance(0.02)] = tokens
-        named = self.a_rows[owned]
+        self.rows_of_a = torch.where(chance(0.1), any_of(9) - 9, any_of(tokens))
+        self.rows_of_a[chance(0.02)] = tokens
+        named = self.rows_of_a[owned]
         unnamed = torch.ones(tokens + 9, dtype=torch.bool, device=device)
         unnamed[named[(named >= 0) & (named < tokens)].long()] = False
         self.a.view(torch.uint8)[unnamed[:tokens]] = NAN_CODE
         self.sfa[unnamed[:tokens]] = math.nan
         self.gathers = random.random() < 0.7
         self.scatters = not self.gathers or random.random() < 0.5
-        self.rows_of_d = m + random.choice((0, 5, 300)) if self.scatters else m
-        order = torch.randperm(self.rows_of_d, device=device, generator=generator, dtype=torch.int32)
-        self.d_rows = torch.where(chance(0.1), any_of(9) - 9, order[:m])
+        self.d_height = m + random.choice((0, 5, 300)) if self.scatters else m
+        order = torch.randperm(self.d_height, device=device, generator=generator, dtype=torch.int32)
+        self.rows_of_d = torch.where(chance(0.1), any_of(9) - 9, order[:m])
         self.factors = torch.randn(m, device=device, generator=generator) if random.random() < 0.5 else None
         self.clear()
 
@@ -69,7 +71,7 @@ class IndexedProduct:
         self.out = self.untouched()
 
     def untouched(self) -> Guarded:
-        return Guarded(self.rows_of_d, self.n, dtype=self.output, edge=64)
+        return Guarded(self.d_height, self.n, dtype=self.output, edge=64)
 
     def names(self, library: Library) -> list[str]:
         rows = self.rows
@@ -81,7 +83,7 @@ class IndexedProduct:
         """A call that writes `out`."""
         p, d = self.copied, self.out.d
         epilogue = IndexedEpilogue(
-            self.a_rows if self.gathers else None, self.d_rows if self.scatters else None, self.factors
+            self.rows_of_a if self.gathers else None, self.rows_of_d if self.scatters else None, self.factors
         )
         a, sfa = (self.a, self.sfa) if self.gathers else (p.a, p.sfa)
         operands = (a, sfa, p.b, p.sfb, d, p.numbers)
@@ -93,8 +95,8 @@ class IndexedProduct:
         """What the memory of D holds after a product of copied rows, in f32, and copies of its rows."""
         p, owned = self.copied, self.copied.owned[0]
         if self.gathers:
-            there = (self.a_rows >= 0) & (self.a_rows < len(self.a))
-            index = torch.where(there, self.a_rows, 0).long()
+            there = (self.rows_of_a >= 0) & (self.rows_of_a < len(self.a))
+            index = torch.where(there, self.rows_of_a, 0).long()
             for to, tokens in ((p.a.view(torch.uint8), self.a.view(torch.uint8)), (p.sfa, self.sfa)):
                 to[owned] = torch.where(there[:, None], tokens[index], 0)[owned]
         p.prepare(library)()
@@ -105,7 +107,7 @@ class IndexedProduct:
             d = torch.where(owned[:, None], d, 0)
         wanted = torch.ones_like(owned) if fills else owned
         if self.scatters:
-            wanted, rows = wanted & (self.d_rows >= 0) & (self.d_rows < self.rows_of_d), self.d_rows.long()
+            wanted, rows = wanted & (self.rows_of_d >= 0) & (self.rows_of_d < self.d_height), self.rows_of_d.long()
         out.d[rows[wanted]] = d[wanted].to(self.output)
         return out.all
 
@@ -173,16 +175,16 @@ class Indexed(Fixture):
         rows = offset_rows([3, 70, 130])
         p = IndexedProduct(self, rows, n, k, "row", tokens, torch.bfloat16)
         p.gathers = p.scatters = True
-        p.rows_of_d = 1 << 24
+        p.d_height = 1 << 24
         last = torch.arange(rows.m, device="cuda", dtype=torch.int32)
-        p.a_rows, p.d_rows = tokens - 1 - last, p.rows_of_d - 1 - last
+        p.rows_of_a, p.rows_of_d = tokens - 1 - last, p.d_height - 1 - last
         p.a.view(torch.uint8)[-rows.m :] = 0x38  # ones
         p.sfa[-rows.m :] = 1 / (1 + torch.arange(rows.m, device="cuda"))[:, None]
         p.clear()
         p.prepare(self.tested)()
         if wrong := differing(p.out.all[-1000:], p.wanted(self.tested)[-1000:]):
             raise AssertionError(f"{wrong} elements differ")
-        return {"tokens": tokens, "rows of D": p.rows_of_d}
+        return {"tokens": tokens, "rows of D": p.d_height}
 
     def small_indexed(self):
         """Every kernel that finds rows by numbers once, on a small problem: what the sanitizers run."""
@@ -201,12 +203,10 @@ class Indexed(Fixture):
             a, sfa = quantised(1, tokens, k, 1, "mn", self.generator)
             of_a, of_d = (order // 8).int(), order.int()
             factors = torch.rand(rows.m, device="cuda", generator=self.generator)
-            operands, d = (p.b, p.sfb, p.d, p.numbers, OFFSETS), torch.empty_like(p.d)
 
-            def by(a_rows, d_rows, row_factors, x=(a[0], sfa[0]), operands=operands):
-                return self.tested.prepare_grouped(
-                    *x, *operands, epilogue=IndexedEpilogue(a_rows, d_rows, row_factors)
-                )
+            def by(of_rows, x=(a[0], sfa[0]), p=p):
+                operands = (x[0], x[1], p.b, p.sfb, p.d, p.numbers)
+                return self.tested.prepare_grouped(*operands, form=OFFSETS, epilogue=of_rows)
 
             codes, index = a[0].view(torch.uint8), of_a.long()
             copied = p.a.view(torch.uint8)
@@ -217,9 +217,9 @@ class Indexed(Fixture):
 
             calls = {
                 "product": p.prepare(self.tested),
-                "rows of A by numbers": by(of_a, None, None),
-                "rows of D by numbers": by(None, of_d, factors, (p.a, p.sfa)),
-                "both": by(of_a, of_d, factors),
+                "rows of A by numbers": by(IndexedEpilogue(of_a, None, None)),
+                "rows of D by numbers": by(IndexedEpilogue(None, of_d, factors), (p.a, p.sfa)),
+                "both": by(IndexedEpilogue(of_a, of_d, factors)),
                 "copies of rows": copies,
             }
             us = {name: round(t, 2) for name, t in median_times(calls, self.options.rounds).items()}

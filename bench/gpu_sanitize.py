@@ -19,9 +19,9 @@ from gpu_einsum import Einsum
 from gpu_fixture import ROOT
 from gpu_four_bit import FourBit
 from gpu_gated import Gated
-from gpu_indexed import Indexed
 from gpu_grouped_stress import GroupedStress
 from gpu_heads import Heads
+from gpu_indexed import Indexed
 from gpu_mqa_many import ManyLogits
 from gpu_mx import Mx
 from gpu_prenorm import Prenorm

@@ -88,7 +88,7 @@ GemmShape ProductOptions::with(int64_t m, int64_t n, int64_t k) const {
 Epilogue ProductOptions::epilogue_for(const GemmShape& shape) const {
     Epilogue all = epilogue;
     const plan::FinishField* finish = plan::find_finish(shape);
-    if (finish && (pairs_columns(finish->finish) || finish->finish == Finish::Indexed))
+    if (finish && (pairs_columns(finish->finish) || finds_rows(finish->finish)))
         throw Error(Errc::InvalidArgument,
                     fmt::format("{}: is explained, but not run here; call such a product from C++, C or Python",
                                 facts_of(finish->finish).name));

@@ -16,8 +16,7 @@ extern "C" {
 
 /* d[m, n] = sum over k of (a[m, k] * sfa[m, k / 128]) * (b[n, k] * sfb[n / 128, k / 128])
  * or, where sfb has a row for each one of b, sfb[n, k / 128]. Scales of shape [M, 1] or [N, 1] are one for each row, of
- * shape [1, 1] one for the matrix.
- * finegemm/gemm.h has the rules. */
+ * shape [1, 1] one for the matrix. finegemm/gemm.h has the rules. */
 typedef struct finegemm_gemm_args {
     finegemm_matrix a, sfa, b, sfb, d;
 } finegemm_gemm_args;
@@ -138,24 +137,24 @@ typedef struct finegemm_combine_args {
 /* d becomes alpha * the product + beta * c + bias, rounded once; finegemm/gemm.h, Epilogue, has the rules. */
 typedef struct finegemm_epilogue {
     uint32_t struct_size;
-    float alpha;                /* 1: the product as it is; zero would leave nothing of it */
-    float beta;                 /* of c; 0: c is not read */
-    int32_t reserved;           /* 0 */
-    finegemm_stack c;           /* as d; without a pointer: none */
-    finegemm_matrix bias;       /* [1, n] f32; without a pointer: none */
-    int64_t head_left;          /* Columns of the product before the gap of a head of D */
-    int64_t head_gap;           /* Columns of D in the gap of a head, which are not written */
-    int64_t head_right;         /* Columns of the product behind the gap */
-    finegemm_stack sfd;         /* Scales of D, which is the SwiGLU of the product, quantised */
-    finegemm_stack row_weights; /* A number for each row that its SwiGLU is multiplied by */
-    double gate_limit;          /* Of gates from above, and of the magnitudes of ups; 0: none */
-    double gate_alpha;          /* Factor of the gate in its sigmoid; 0: 1 */
-    double up_offset;           /* Added to ups */
-    int64_t bf16_between;       /* The product and its SwiGLU are rounded to bf16 */
-    int64_t power_of_two_sfd;   /* Scales of D are powers of two */
-    finegemm_matrix a_rows; /* Rows of A that the rows of the product are of; -1: zeros */
-    finegemm_matrix d_rows; /* Rows of D that they are stored as; -1: none */
-    finegemm_stack row_factors; /* A number for each row of the product that it is multiplied by */
+    float alpha;                    /* 1: the product as it is; zero would leave nothing of it */
+    float beta;                     /* of c; 0: c is not read */
+    int32_t reserved;               /* 0 */
+    finegemm_stack c;               /* as d; without a pointer: none */
+    finegemm_matrix bias;           /* [1, n] f32; without a pointer: none */
+    int64_t head_left;              /* Columns of the product before the gap of a head of D */
+    int64_t head_gap;               /* Columns of D in the gap of a head, which are not written */
+    int64_t head_right;             /* Columns of the product behind the gap */
+    finegemm_stack sfd;             /* Scales of D, which is the SwiGLU of the product, quantised */
+    finegemm_stack row_weights;     /* A number for each row that its SwiGLU is multiplied by */
+    double gate_limit;              /* Of gates from above, and of the magnitudes of ups; 0: none */
+    double gate_alpha;              /* Factor of the gate in its sigmoid; 0: 1 */
+    double up_offset;               /* Added to ups */
+    int64_t bf16_between;           /* The product and its SwiGLU are rounded to bf16 */
+    int64_t power_of_two_sfd;       /* Scales of D are powers of two */
+    finegemm_matrix rows_of_a;      /* Rows of A that the rows of the product are of; -1: zeros */
+    finegemm_matrix rows_of_d;      /* Rows of D that they are stored as; -1: none */
+    finegemm_stack factors_of_rows; /* A number for each row of the product that it is multiplied by */
 } finegemm_epilogue;
 
 typedef struct finegemm_gemm_options {
@@ -263,7 +262,7 @@ typedef struct finegemm_shape {
     int64_t gated;           /* D is the SwiGLU of the halves of N, in e4m3 with scales */
     int64_t a_mx;            /* Scales of A are exponents, for each row and 32 of K (MX); b_mx, too */
     int64_t b_mx;            /* Scales of B are exponents, for each row and 32 of K (MX) */
-    int64_t indexed; /* Rows of A and of D are found by numbers, or have factors */
+    int64_t indexed;         /* Rows of A and of D are found by numbers, or have factors */
 } finegemm_shape;
 
 /* A call of finegemm_mqa_logits, or of finegemm_paged_mqa_logits if `paged` is 1; finegemm/mqa.h, MqaShape, describes

@@ -74,11 +74,11 @@ struct Epilogue {
     // Instead of the above, in groups of rows that share a matrix: rows of A and of D by their numbers, so that nothing
     // has to be permuted before or after. M is the size of the numbers, and the groups are of these. Of e4m3 with
     // scales of blocks of B, D in bf16 or f32. On the device of D, read by the kernel.
-    RowIndices a_rows{};       ///< row m of the product is of row a_rows[m] of A; -1, as any number that is no row of
-                               ///< A: of a row of zeros, for which nothing is read
-    RowIndices d_rows{};       ///< and is stored as row d_rows[m] of D, which no other one is; -1, as any number that is
-                               ///< no row of D: nowhere. Rows of D that none names are not written, padding neither
-    RowNumbers row_factors{};  ///< row m is multiplied by it, in FP32, before it is rounded
+    RowIndices rows_of_a{};  ///< row m of the product is of row rows_of_a[m] of A; -1, as any number that is no row of
+                             ///< A: of a row of zeros, for which nothing is read
+    RowIndices rows_of_d{};  ///< and is stored as row rows_of_d[m] of D, which no other one is; -1, as any number that
+                             ///< is no row of D: nowhere. Rows of D that none names are not written, padding neither
+    RowNumbers factors_of_rows{};  ///< row m is multiplied by it, in FP32, before it is rounded
 };
 
 struct GemmOptions {
@@ -148,7 +148,7 @@ struct GroupedGemmArgs {
     Groups groups;
 };
 
-/// With a_rows or d_rows of an Epilogue A and sfa, or D, have rows of their own number.
+/// With rows_of_a or rows_of_d of an Epilogue A and sfa, or D, have rows of their own number.
 /// G from 1 to 4096, M any value and no promise about how much of it is used, N a multiple of 8, K a multiple of 16 and
 /// not 0. M = 0 or N = 0 does nothing. Rows of D that belong to no group are not written, except that Indices makes
 /// them zero. Otherwise as `gemm`; `options.batch_invariant` changes nothing, as it holds always.
@@ -204,11 +204,11 @@ struct GemmShape {
     bool head_gaps = false;             ///< of an Epilogue with heads; for one product
     bool gated = false;                 ///< of an Epilogue with sfd, whose D has half as many columns, in e4m3;
                                         ///< out_dtype is left out
-    bool indexed = false;               ///< of an Epilogue with a_rows, d_rows or row_factors; for groups of rows
-    int32_t num_sms = 0;                ///< likewise
-    bool batch_invariant = false;       ///< likewise
-    bool a_mn_major = false;            ///< A is stored as [K, M], not [M, K]; of bf16 or f16, for groups of K as B
-    bool b_mn_major = false;            ///< B is stored as [K, N], not [N, K]; of bf16 or f16
+    bool indexed = false;          ///< of an Epilogue with rows_of_a, rows_of_d or factors_of_rows; for groups of rows
+    int32_t num_sms = 0;           ///< likewise
+    bool batch_invariant = false;  ///< likewise
+    bool a_mn_major = false;       ///< A is stored as [K, M], not [M, K]; of bf16 or f16, for groups of K as B
+    bool b_mn_major = false;       ///< B is stored as [K, N], not [N, K]; of bf16 or f16
     bool operator==(const GemmShape&) const = default;
 };
 

@@ -53,7 +53,6 @@ def gemm(
     bfloat16 (or uint16, its bits), float16 or float32, N contiguous; a new array of a's library when None, bfloat16 if
     `out_dtype` says nothing else. a and b may be bfloat16 or float16 without scales: sfa and sfb are None then, K is a
     multiple of 8, d is of their type or float32, and either may have M or N contiguous.
-
     d is alpha times that, plus beta * c and bias, if they are given: computed in float32 and rounded once. c [M, N] has
     the dtype of d and may be d itself; beta is 1 without a value, and with 0 c is not read. bias [N]: float32. Or d
     [M, N + heads * head_gap] is in heads: each has `head_left` columns of the product, `head_gap` that are not written,
@@ -99,9 +98,9 @@ def grouped_gemm(
     up_offset: float = 0.0,
     bf16_between: bool = False,
     power_of_two_sfd: bool = False,
-    a_rows: Tensor | None = None,
-    d_rows: Tensor | None = None,
-    row_factors: Tensor | None = None,
+    rows_of_a: Tensor | None = None,
+    rows_of_d: Tensor | None = None,
+    factors_of_rows: Tensor | None = None,
     numerics: Literal["fast", "exact", "hopper"] = "fast",
     config: str | None = None,
     check_values: bool | None = None,
@@ -122,16 +121,14 @@ def grouped_gemm(
     `prefix_sums` [G]: group g ends at row prefix_sums[g] and begins at the next multiple of `alignment` after the one
     before it.
     `masked_m` [G]: a, sfa and d have a further first dimension of G; the first masked_m[g] rows of each are used.
-
     Or without an array `heads`: a [M, G, K], sfa and d have the groups in their second dimension, and all M rows each.
-
-    Rows that belong to no group are not written (those of m_indices are), so a new d holds there whatever its memory
-    held. A GPU reads the numbers when the kernel runs, nothing waits for them; ones that break the rules lead to no row
-    outside of the arrays, and `check_values` names them. `expected_m`: rows of a group to choose the kernel by, where
-    M / G, of m_indices and prefix_sums less half of `alignment`, says little (masked_m: M). c has the shape of d, and
-    all groups share the bias; padding becomes zero whatever they hold. sfd and row_weights have the rows of d, in
-    stacks where d has them. b of bfloat16 or float16 may have N contiguous, a M with `masked_m` or `heads`. The rest as
-    in gemm; results are always batch-invariant.
+    Rows that belong to no group are not written (those of m_indices are). A GPU reads the numbers when the kernel runs;
+    ones that break the rules lead to no row outside of the arrays, and `check_values` names them. `expected_m`: rows of
+    a group to choose the kernel by, where M / G, of m_indices and prefix_sums less half of `alignment`, says little. c
+    has the shape of d, all groups share the bias, sfd and row_weights have the rows of d. With `rows_of_a`, int32 [M],
+    rows of the product are of these rows of a, with `rows_of_d` stored as these of d (-1: zeros, nowhere). b of
+    bfloat16 or float16 may have N contiguous, a M with `masked_m` or `heads`. The rest as in gemm; results are always
+    batch-invariant.
     """
 
 

@@ -117,11 +117,7 @@ GroupArgument group_argument(Arguments& given) {
 /// A new D in the form of A.
 Object new_result(const Tensors& tensors, PyObject* a, const GroupedGemmArgs& problem, std::optional<int> counted,
                   const Epilogue& epilogue) {
-    if (plan::is_given(epilogue.d_rows, {}))
-        throw Error(Errc::InvalidArgument,
-                    "d: is left out, but d_rows does not say how many rows d has; pass memory for it");
-    const int64_t groups = problem.a.count,
-                  m = plan::is_given(epilogue.a_rows, {}) ? epilogue.a_rows.rows.rows : problem.a.matrix.rows,
+    const int64_t groups = problem.a.count, m = plan::rows_of_product(epilogue, problem.a.matrix.rows),
                   n = plan::width_of_d(epilogue, problem.b.matrix.rows);
     const char* format = usual_result(problem.a.matrix, epilogue);
     if (!counted) return tensors.empty_like(a, {m, n}, format, "d");

@@ -310,7 +310,7 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
                                            .c_str());
     if (!pairs_columns(finish)) check_result(*find_type(a.x.dtype), d);
     for (const Argument& x : {a, b, d}) x.check_extents();
-    check_shapes(a, b, finish == Finish::Indexed ? a.x.rows : d.x.rows, n);
+    check_shapes(a, b, finds_rows(finish) ? a.x.rows : d.x.rows, n);
     for (const auto& [scales, of] : {std::pair{sfa, a}, {sfb, b}})
         if (!of.empty() && !scales.x.data && scales.x.rows == 0 && scales.x.cols == 0)
             reject(scales.name, "is left out, but {} is of {}, which has scales; pass those that it was quantised with",

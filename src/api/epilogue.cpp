@@ -130,9 +130,8 @@ void check_row_indices(const Argument& x, int64_t rows, const Argument& d) {
 
 /// Rows of D, where no numbers say which ones are written.
 void check_rows_of_d(const Call& call, const Argument& d) {
-    if (call.finish() == Finish::Indexed && !plan::is_given(call.epilogue().d_rows, {}) && d.x.rows != call.rows())
-        reject("d", "has {} rows, must have {}, one for each row of the product; pass d_rows, or as many", d.x.rows,
-               call.rows());
+    if (finds_rows(call.finish()) && !plan::places_rows(call.epilogue()) && d.x.rows != call.rows())
+        reject("d", "has {} rows, must have {}, one for each row of the product; pass as many", d.x.rows, call.rows());
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // The validation mode on a GPU: copies of what it looks at. Layer engine.
 #include "engine/check_device.h"
 
-#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -55,15 +54,16 @@ private:
 void check_device_values(const cuda::Driver& driver, const Call& call) {
     const Copies copies(driver, call.options.stream, call.grouping == Grouping::None ? "scales" : "groups and scales");
     GemmOptions options = call.options;
-    std::vector<int32_t> numbers, a_rows, d_rows;
+    std::vector<int32_t> numbers;
+    std::vector<std::vector<int32_t>> of_rows;
     Call on_host(call, options);
-    for (const auto& [given, to, copy] :
-         {std::tuple{&call.epilogue().a_rows, &options.epilogue.a_rows, &a_rows},
-          {&call.epilogue().d_rows, &options.epilogue.d_rows, &d_rows}}) {
-        if (!plan::is_given(*given, {})) continue;
-        *copy = copies.of(static_cast<const int32_t*>(given->rows.data), given->rows.rows);
-        to->rows.data = copy->data();
-    }
+    plan::arguments_of<RowIndices>(
+        [&](const char*, RowIndices& x) {
+            if (!plan::is_given(x, {})) return;
+            of_rows.push_back(copies.of(static_cast<const int32_t*>(x.rows.data), x.rows.rows));
+            x.rows.data = of_rows.back().data();
+        },
+        options.epilogue);
     if (call.grouping != Grouping::None && call.groups.device.type == DeviceType::Cuda) {
         numbers = copies.of(call.groups.data, call.groups.size);
         on_host.groups.data = numbers.data();

@@ -3,14 +3,12 @@
 
 #include <cmath>
 #include <string>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include <finegemm/error.h>
 
 #include "engine/any_address.h"
-#include "ops/gemm/finish/indexed.h"
 #include "ops/gemm/groups.h"
 #include "plan/reject.h"
 
@@ -82,22 +80,6 @@ void check_scales(std::string_view name, const ConstStack& scales, int64_t i, bo
 
 RowRange rows_of(const ConstStack& scales) { return {0, static_cast<uint32_t>(scales.matrix.rows)}; }
 
-/// Numbers that say which row is meant. `named`: by which of them; null where several may name one.
-void check_row_indices(const char* name, const RowIndices& numbers, int64_t count, std::vector<int64_t>* named) {
-    for (int64_t m = 0; m < numbers.rows.rows; ++m) {
-        const auto row = load<int32_t>(numbers.rows.data, m);
-        if (row < -1 || row >= count)
-            reject(name, "[{}] is {}, must be from 0 to {}, or -1 for none; look at what computed it", m, row,
-                   count - 1);
-        if (!named || row < 0) continue;
-        int64_t& before = (*named)[static_cast<size_t>(row)];
-        if (before >= 0)
-            reject(name, "[{}] is {}, as [{}] is: a row of d is that of one row of the product; look at what computed it",
-                   m, row, before);
-        before = m;
-    }
-}
-
 void check_k_offsets(const Call& call) {
     const int32_t* offsets = call.groups.data;
     const int64_t k = call.a.matrix.cols;
@@ -123,10 +105,7 @@ void check_group_numbers(const Call& call) {
     const GroupLayout layout = row_layout_of(call);
     if (layout.indices) check_indices(call.groups, layout);
     else check_ends(call.groups, layout);
-    const Epilogue& x = call.epilogue();
-    std::vector<int64_t> named(static_cast<size_t>(call.d.matrix.rows), -1);
-    check_row_indices("a_rows", x.a_rows, call.a.matrix.rows, nullptr);
-    check_row_indices("d_rows", x.d_rows, call.d.matrix.rows, &named);
+    check_found_rows(call);
 }
 
 void check_scale_values(const Call& call) {
@@ -141,7 +120,7 @@ void check_scale_values(const Call& call) {
     if (call.of_rows())
         for (const auto& [group, rows] : rows_by_group(row_layout_of(call))) {
             if (group < 0) continue;
-            if (!plan::is_given(call.epilogue().a_rows, {})) {
+            if (!plan::takes_rows(call.epilogue())) {
                 check_scales("sfa", call.sfa, call.stacked() ? group : 0, call.stacked(), rows, used);
                 continue;
             }

@@ -86,7 +86,7 @@ CallKey HopperBackend::key_of(const Call& call) const {
             .named = nullptr,
             .choices = choices_of(call),
             .epilogue = finegemm::key_of(call.epilogue()),
-            .rows_of_d = call.d.matrix.rows};
+            .d_height = call.d.matrix.rows};
 }
 
 /// The launch of a call that was made before. Sets the kernel in the key, if it is named and has been loaded.

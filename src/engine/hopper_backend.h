@@ -78,7 +78,7 @@ struct CallKey {
         uint32_t count, k_and_wide;  // wide: the lowest bit
     } choices;
     EpilogueKey epilogue;
-    int64_t rows_of_d;  // behind what is hashed: it differs from m only where an epilogue has numbers of rows
+    int64_t d_height;  // behind what is hashed: it differs from m only where an epilogue has numbers of rows
     /// As bytes: member by member takes ten times as many branches.
     bool operator==(const CallKey& other) const { return std::memcmp(this, &other, sizeof *this) == 0; }
 };

@@ -120,8 +120,8 @@ void check_extents(const GemmShape& s) {
 
 void check_operand_types(const Problem& p, const char* name) {
     const bool mx = p.b.scaling == Scaling::Mx;
-    const bool usual = p.a.element == p.b.element && p.a.element != Element::E5M2 && p.a.element != Element::I8 && !mx &&
-                       p.d.finish != Finish::Indexed;
+    const bool usual = p.a.element == p.b.element && p.a.element != Element::E5M2 && p.a.element != Element::I8 &&
+                       !mx && !finds_rows(p.d.finish);
     if (usual || !candidates(p.kind()).empty()) return;
     reject(name,
            "is multiplied in {}, of which there is no kernel for {}{}, with D of {}{}; {} has those that there are",

@@ -103,7 +103,7 @@ inline constexpr FinishField kFinishFields[] = {
     {Finish::Gated, &GemmShape::gated, ", whose SwiGLU D is, quantised",
      [](Epilogue& e, int64_t) { e.gate_alpha = 1; }},
     {Finish::Indexed, &GemmShape::indexed, ", with rows by their numbers",
-     [](Epilogue& e, int64_t) { e.row_factors.rows.matrix.rows = 1; }},
+     [](Epilogue& e, int64_t) { e.factors_of_rows.rows.matrix.rows = 1; }},
 };
 /// The row of the finish that a shape asks for; null where D is the product.
 constexpr const FinishField* find_finish(const GemmShape& s) {
@@ -155,11 +155,11 @@ constexpr void epilogue_arguments(const Visit& visit, Epilogues&... epilogues) {
     visit(A{"bf16_between", Finish::Gated, "The product and its SwiGLU are rounded to bf16"},
           epilogues.bf16_between...);
     visit(A{"power_of_two_sfd", Finish::Gated, "Scales of D are powers of two"}, epilogues.power_of_two_sfd...);
-    visit(A{"a_rows", Finish::Indexed, "Rows of A that the rows of the product are of; -1: zeros"},
-          epilogues.a_rows...);
-    visit(A{"d_rows", Finish::Indexed, "Rows of D that they are stored as; -1: none"}, epilogues.d_rows...);
-    visit(A{"row_factors", Finish::Indexed, "A number for each row of the product that it is multiplied by"},
-          epilogues.row_factors...);
+    visit(A{"rows_of_a", Finish::Indexed, "Rows of A that the rows of the product are of; -1: zeros"},
+          epilogues.rows_of_a...);
+    visit(A{"rows_of_d", Finish::Indexed, "Rows of D that they are stored as; -1: none"}, epilogues.rows_of_d...);
+    visit(A{"factors_of_rows", Finish::Indexed, "A number for each row of the product that it is multiplied by"},
+          epilogues.factors_of_rows...);
 }
 
 /// Calls visit(name, its member of each of `epilogues`) for each argument of a type: ConstStack, which is like D, or
@@ -197,6 +197,11 @@ constexpr void given_arguments(const Visit& visit, const Epilogue& epilogue) {
 // C is multiplied by beta, which is 1 where it is not given: with 0 there need be no C, and none is read.
 inline bool needs_c(const Epilogue& x) { return x.beta.value_or(0) != 0; }
 inline bool adds_c(const Epilogue& x) { return x.c.matrix.data && x.beta.value_or(1) != 0; }
+
+// Rows of A, and of D, that numbers say; and rows of the product, which are as many as A has where none do.
+inline bool takes_rows(const Epilogue& x) { return is_given(x.rows_of_a, {}); }
+inline bool places_rows(const Epilogue& x) { return is_given(x.rows_of_d, {}); }
+inline int64_t rows_of_product(const Epilogue& x, int64_t rows) { return takes_rows(x) ? x.rows_of_a.rows.rows : rows; }
 
 /// What an epilogue makes of the product. C that is not read makes nothing of it.
 inline Finish finish_of(const Epilogue& epilogue) {

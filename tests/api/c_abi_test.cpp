@@ -52,7 +52,7 @@ static_assert(sizeof(finegemm_gemm_args) == 5 * 56 && offsetof(finegemm_gemm_arg
 static_assert(sizeof(finegemm_stack) == 72 && offsetof(finegemm_stack, stride) == 64);
 static_assert(sizeof(finegemm_groups) == 48 && offsetof(finegemm_groups, data) == 8 &&
               offsetof(finegemm_groups, device_type) == 40);
-static_assert(sizeof(finegemm_epilogue) == 352 && offsetof(finegemm_epilogue, c) == 16 &&
+static_assert(sizeof(finegemm_epilogue) == 352 + 2 * 56 + 72 && offsetof(finegemm_epilogue, c) == 16 &&
               offsetof(finegemm_epilogue, bias) == 88 && offsetof(finegemm_epilogue, sfd) == 168 &&
               offsetof(finegemm_gemm_options, epilogue) == 64);
 static_assert(sizeof(finegemm_grouped_gemm_args) == 5 * 72 + 48);

@@ -36,11 +36,11 @@ struct Problem {
     static constexpr DType kType = sizeof(Element) == 4 ? DType::F32 : DType::BF16;
     test::Random random;
     test::GroupedProblem groups;
-    int64_t m, tokens, rows_of_d;
+    int64_t m, tokens, d_height;
     bool gathers, scatters, weighted;
     test::Buffer<uint8_t> a;
     test::Buffer<float> sfa, factors;
-    std::vector<int32_t> a_rows, d_rows;
+    std::vector<int32_t> rows_of_a, rows_of_d;
 
     Problem(uint32_t seed, GroupForm form)
         : random(seed),
@@ -48,7 +48,7 @@ struct Problem {
                  16 * random.any(1, 20), seed, 16),
           m(groups.rows()),
           tokens(random.any(1, 90)),
-          rows_of_d(m + random.any(0, 40)),
+          d_height(m + random.any(0, 40)),
           gathers(random.any(1, 3) > 1),
           scatters(!gathers || random.one_in(2)),
           weighted(random.one_in(2)),
@@ -63,23 +63,23 @@ struct Problem {
             factors.at(r, 0) = random.normal(1);
             const auto token = static_cast<int32_t>(random.any(0, tokens - 1));
             const bool none = random.one_in(6);
-            a_rows.push_back(none ? random.one_of({-1, -7, static_cast<int32_t>(tokens)}) : token);
+            rows_of_a.push_back(none ? random.one_of({-1, -7, static_cast<int32_t>(tokens)}) : token);
             if (none || groups.grouping.group_of(r) < 0) continue;
             for (int64_t c = 0; c < groups.k; ++c) a.at(token, c) = e4m3_of_float(random.normal(100));
             for (int64_t c = 0; c < test::GroupedProblem::blocks(groups.k); ++c)
                 sfa.at(token, c) = 0.01f + std::abs(random.normal(0.001f));
         }
-        std::vector<int32_t> all(static_cast<size_t>(rows_of_d));
+        std::vector<int32_t> all(static_cast<size_t>(d_height));
         std::iota(all.begin(), all.end(), 0);
         for (int64_t r = 0; r < m; ++r) {
-            std::swap(all[static_cast<size_t>(r)], all[static_cast<size_t>(random.any(r, rows_of_d - 1))]);
-            d_rows.push_back(random.one_in(6) ? random.one_of({-1, static_cast<int32_t>(rows_of_d)})
-                                              : all[static_cast<size_t>(r)]);
+            std::swap(all[static_cast<size_t>(r)], all[static_cast<size_t>(random.any(r, d_height - 1))]);
+            rows_of_d.push_back(random.one_in(6) ? random.one_of({-1, static_cast<int32_t>(d_height)})
+                                                 : all[static_cast<size_t>(r)]);
         }
-        if (!scatters) rows_of_d = m;
+        if (!scatters) d_height = m;
     }
 
-    test::Buffer<Element> new_d() { return {kType, rows_of_d, groups.n, 8}; }
+    test::Buffer<Element> new_d() { return {kType, d_height, groups.n, 8}; }
     GroupedGemmArgs args(test::Buffer<Element>& d) {
         GroupedGemmArgs x = groups.args();
         if (gathers) x.a = {a.view()}, x.sfa = {sfa.view()};
@@ -91,9 +91,9 @@ struct Problem {
             return RowIndices{{x.data(), DType::I32, m, 1, 1, 1, {}}};
         };
         Epilogue x;
-        if (gathers) x.a_rows = numbers(a_rows);
-        if (scatters) x.d_rows = numbers(d_rows);
-        if (weighted) x.row_factors.rows = {factors.view()};
+        if (gathers) x.rows_of_a = numbers(rows_of_a);
+        if (scatters) x.rows_of_d = numbers(rows_of_d);
+        if (weighted) x.factors_of_rows.rows = {factors.view()};
         return x;
     }
 };
@@ -124,7 +124,7 @@ protected:
             FAIL() << seed << ": " << plan::text_of(problem) << ": " << error.what();
         }
         EXPECT_TRUE(there.surroundings_intact() && here.surroundings_intact());
-        for (int64_t r = 0; r < p.rows_of_d; ++r)
+        for (int64_t r = 0; r < p.d_height; ++r)
             for (int64_t c = 0; c < p.groups.n; ++c)
                 ASSERT_EQ(std::memcmp(&there.at(r, c), &here.at(r, c), sizeof(Element)), 0)
                     << seed << ": row " << r << ", column " << c << ": " << +there.at(r, c) << ", not "
@@ -153,13 +153,13 @@ TEST_F(IndexedKernel, IsTheProductOfCopiedRows) {
         auto d = p.new_d(), untouched = p.new_d();
         const GemmOptions options{.numerics = Numerics::Hopper, .epilogue = p.epilogue()};
         cpu_gemm({p.args(d), options}, pool);
-        std::vector<bool> written(static_cast<size_t>(p.rows_of_d));
+        std::vector<bool> written(static_cast<size_t>(p.d_height));
         for (int64_t r = 0; r < p.m; ++r) {
             const auto i = static_cast<size_t>(r);
-            const int64_t group = p.groups.grouping.group_of(r), to = p.scatters ? p.d_rows[i] : r;
-            const int64_t from = p.gathers ? p.a_rows[i] : p.groups.buffer_row(r);
+            const int64_t group = p.groups.grouping.group_of(r), to = p.scatters ? p.rows_of_d[i] : r;
+            const int64_t from = p.gathers ? p.rows_of_a[i] : p.groups.buffer_row(r);
             const bool zeros = group < 0 && p.groups.grouping.form == GroupForm::Indices && !p.scatters;
-            if ((group < 0 && !zeros) || to < 0 || to >= p.rows_of_d) continue;
+            if ((group < 0 && !zeros) || to < 0 || to >= p.d_height) continue;
             written[static_cast<size_t>(to)] = true;
             std::vector<float> row(static_cast<size_t>(p.groups.n));
             if (group >= 0 && (!p.gathers || (from >= 0 && from < p.tokens))) {
@@ -177,7 +177,7 @@ TEST_F(IndexedKernel, IsTheProductOfCopiedRows) {
                 ASSERT_EQ(d.at(to, c), p.weighted && group >= 0 ? p.factors.at(r, 0) * sum : sum) << seed << ": " << r;
             }
         }
-        for (int64_t r = 0; r < p.rows_of_d; ++r) {
+        for (int64_t r = 0; r < p.d_height; ++r) {
             if (written[static_cast<size_t>(r)]) continue;
             ASSERT_EQ(std::memcmp(&d.at(r, 0), &untouched.at(r, 0), static_cast<size_t>(p.groups.n) * 4), 0) << r;
         }

@@ -41,6 +41,9 @@ FG_HD constexpr FinishFacts facts_of(Finish finish) {
 /// rows the kernels' compiler looks up too late for what is in every loop.
 FG_HD constexpr bool pairs_columns(Finish finish) { return finish == Finish::Gated; }
 
+/// Rows of A and of D lie where numbers say.
+FG_HD constexpr bool finds_rows(Finish finish) { return finish == Finish::Indexed; }
+
 /// Widths of panels, by which TMA stores D and loads what is like it (panel_width in store_layout.h).
 inline constexpr uint32_t kPanelWidths = 3;
 
@@ -80,13 +83,13 @@ struct FinishParamsOf<Finish::Gated> {
 /// Where the rows of a kernel for groups of rows lie. A number that is no row of A stands for a row of zeros, one that
 /// is no row of D for one that is not stored.
 struct IndexedParams {
-    const uint8_t* a;       // codes, for rows that are found by numbers
+    const uint8_t* a;  // codes, for rows that are found by numbers
     int64_t a_row_stride;
-    const int32_t* a_rows;  // [rows], or null: each row is that of its own number
-    const int32_t* d_rows;  // likewise, of D
-    uint32_t a_count, d_count;  // rows that there are
+    const int32_t* numbers_of_a;  // [rows], or null: each row is that of its own number
+    const int32_t* numbers_of_d;  // likewise, of D
+    uint32_t a_count, d_count;    // rows that there are
     uint32_t k;
-    const float* factors;       // of each row, or null
+    const float* factors;  // of each row, or null
     int64_t factor_stride;
 };
 template <>

@@ -174,7 +174,7 @@ FG_HD constexpr ScalePath scale_path(const GemmConfig& c, Promotion promotion) {
 /// are promoted, when the shift of the next one is known: these stages have no shift. Nor have those of rows that are
 /// found by numbers, which are copied one by one.
 FG_HD constexpr bool shifted_scales(const GemmConfig& c) {
-    return c.grouping == Grouping::Rows && c.b.scaling == Scaling::Blocks && c.finish != Finish::Indexed;
+    return c.grouping == Grouping::Rows && c.b.scaling == Scaling::Blocks && !finds_rows(c.finish);
 }
 
 /// For tiles of 136 columns a scale warp has no registers for vectors of four.
@@ -283,7 +283,7 @@ FG_HD constexpr Store store(const GemmConfig& c) {
     if (facts_of(c.finish).loads_source) return Store::SourceTile;
     if (pairs_columns(c.finish)) return Store::Registers;
     if (c.k_splits() > 1) return Store::SplitK;
-    if (c.swapped() || c.finish == Finish::Indexed) return Store::Strip;
+    if (c.swapped() || finds_rows(c.finish)) return Store::Strip;
     if (c.summed()) return Store::Strip;  // to memory of each call, for which no tensor map is made
     const bool f32 = c.output == Output::F32;
     const bool whole_panels = c.wgmmas_m() == 1 && c.tile_n % kF32PanelCols == 0;

@@ -63,10 +63,7 @@ struct Call {
     const Epilogue& epilogue() const { return options.epilogue; }
     Finish finish() const { return plan::finish_of(epilogue()); }
     /// M: rows of the product, or of each one of a stack. A has others where numbers say which ones are taken, and D.
-    int64_t rows() const {
-        const RowIndices& numbers = epilogue().a_rows;
-        return plan::is_given(numbers, {}) ? numbers.rows.rows : a.matrix.rows;
-    }
+    int64_t rows() const { return plan::rows_of_product(epilogue(), a.matrix.rows); }
     bool row_b_scales() const { return scaled() && has_row_scales(b.matrix, sfb.matrix); }
 };
 

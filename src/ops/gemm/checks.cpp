@@ -49,7 +49,7 @@ void check_size(const Groups& groups, int64_t rows, int64_t count) {
     };
     switch (groups.form) {
         case GroupForm::Offsets: return check(count + 1, "the begin of each group and the end of the last one");
-        case GroupForm::Indices: return check(rows, "one for each row of a, or number in a_rows");
+        case GroupForm::Indices: return check(rows, "one for each row of a");
         case GroupForm::PrefixSums: return check(count, "the end of each group");
         case GroupForm::Masked: return check(count, "the number of rows of each group");
         case GroupForm::Whole: return check(0, "all rows are used");
@@ -183,7 +183,7 @@ void check_gemm(const Call& call) {
     check_layouts(call, x);
     for (const Argument& operand : {x.a, x.b})
         if (operand.x.dtype == DType::E5M2 || operand.x.dtype == DType::I8 || is_mx(x.sfb.x) ||
-            call.finish() == Finish::Indexed)
+            finds_rows(call.finish()))
             plan::check_operand_types(problem_of(call), "a");
     if (call.of_rows()) check_row_groups(call, x);
     else if (call.of_k()) check_k_groups(call, x);

@@ -170,8 +170,8 @@ void cpu_sum(const Call& call, ThreadPool& pool) {
 
 void cpu_gemm(const Call& call, ThreadPool& pool, bool batch_invariant) {
     if (call.summed()) return cpu_sum(call, pool);
-    if (plan::is_given(call.epilogue().a_rows, {}) || plan::is_given(call.epilogue().d_rows, {}))
-        return cpu_indexed(call, pool, batch_invariant);
+    if (plan::takes_rows(call.epilogue()) || plan::places_rows(call.epilogue()))
+        return cpu_found_rows(call, pool, batch_invariant);
     const GemmOptions& options = call.options;
     const std::vector<GemmArgs> products = products_of(call);
     const std::vector<ProductEpilogue> epilogues = epilogues_of(call, products);

@@ -29,7 +29,7 @@ void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bo
                    const ProductEpilogue& epilogue = {});
 
 /// A product whose rows of A, or of D, are found by numbers: rows are copied before and after.
-void cpu_indexed(const Call& call, ThreadPool& pool, bool batch_invariant);
+void cpu_found_rows(const Call& call, ThreadPool& pool, bool batch_invariant);
 
 /// Quantises the SwiGLU of pairs of sums, as tiles have them, of 128 columns of the product's left half.
 void store_pairs(const CpuTile& left, const std::vector<float>& gates, const std::vector<float>& ups,

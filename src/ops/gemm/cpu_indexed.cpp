@@ -4,7 +4,6 @@
 
 #include "engine/any_address.h"
 #include "ops/gemm/cpu.h"
-#include "ops/gemm/finish/indexed.h"
 
 namespace finegemm {
 
@@ -33,7 +32,7 @@ void copy_row(const ConstMatrix& x, int64_t from, uint8_t* to) {
 
 }  // namespace
 
-void cpu_indexed(const Call& call, ThreadPool& pool, bool batch_invariant) {
+void cpu_found_rows(const Call& call, ThreadPool& pool, bool batch_invariant) {
     const Matrix& d = call.d.matrix;
     Rows a{DType::E4M3, call.rows(), call.a.matrix.cols}, sfa{DType::F32, call.rows(), call.sfa.matrix.cols},
         product{d.dtype, call.rows(), d.cols};
@@ -47,14 +46,14 @@ void cpu_indexed(const Call& call, ThreadPool& pool, bool batch_invariant) {
         }
     GemmOptions options = call.options;
     options.epilogue = {};
-    options.epilogue.row_factors = call.epilogue().row_factors;
+    options.epilogue.factors_of_rows = call.epilogue().factors_of_rows;
     if (!options.config.empty()) {  // of a kernel with numbers; all for groups of rows have the same order of sums
         static_cast<void>(arithmetic_of(problem_of(call, batch_invariant), options.config));
         options.config.clear();
     }
     const GroupedGemmArgs args{{a.view()}, {sfa.view()}, call.b, call.sfb, {product.view()}, call.groups};
     cpu_gemm({args, options}, pool, batch_invariant);
-    const bool pads = !plan::is_given(call.epilogue().d_rows, {});  // rows of padding become zero
+    const bool pads = !plan::places_rows(call.epilogue());  // rows of padding become zero
     for (const auto& [group, rows] : groups)
         for (int64_t m = rows.begin; (group >= 0 || pads) && m < rows.end; ++m)
             if (const int64_t to = row_of_d(call, m); to >= 0)

@@ -28,6 +28,13 @@ struct GroupRows {
 /// say, the rows exist and no row is named twice.
 std::vector<GroupRows> rows_by_group(const GroupLayout& layout);
 
+/// Row `m` of A, and of D, as the numbers of a call on the CPU say; -1: none.
+int64_t row_of_a(const Call& call, int64_t m);
+int64_t row_of_d(const Call& call, int64_t m);
+
+/// Throws for numbers that are neither -1 nor rows, and for a row of D that two numbers say.
+void check_found_rows(const Call& call);
+
 /// The product of group g of K, which has these k-blocks.
 GemmArgs product_of(const Call& call, uint32_t g, KRange blocks);
 

@@ -54,7 +54,7 @@ private:
     /// The row of D of a lane's row of this warp, for the first 16 lanes; none: what is no row of D.
     __device__ uint32_t row_of_d(uint32_t first, uint32_t lane, uint32_t rows) const {
         if (lane >= rows) return ~0u;
-        return p.finish.d_rows ? static_cast<uint32_t>(p.finish.d_rows[first + lane]) : first + lane;
+        return p.finish.numbers_of_d ? static_cast<uint32_t>(p.finish.numbers_of_d[first + lane]) : first + lane;
     }
 
     /// A thread has two rows, in pairs of registers in turn.
@@ -70,15 +70,19 @@ private:
     }
 
     template <uint32_t Cols>
-    __device__ static void write(const float (&sum)[C.tile_n / 2], SmemAddr strip, uint32_t col) {
-        if constexpr (kF32) {
+    __device__ static void write(const float (&sum)[C.tile_n / 2], SmemAddr strip, uint32_t col)
+        requires(kF32)
+    {
 #pragma unroll
-            for (uint32_t r = 0; r < Cols / 2; r += 2)
-                ptx::store_shared_x2(strip + strip_offset<C>(wgmma_accumulator(threadIdx.x % kWarpSize, r)),
-                                     sum[col / 2 + r], sum[col / 2 + r + 1]);
-        } else {
-            write_rows<C.output, Cols>(sum, col, [&](RowCol at) { return strip + strip_offset<C>(at); });
-        }
+        for (uint32_t r = 0; r < Cols / 2; r += 2)
+            ptx::store_shared_x2(strip + strip_offset<C>(wgmma_accumulator(threadIdx.x % kWarpSize, r)),
+                                 sum[col / 2 + r], sum[col / 2 + r + 1]);
+    }
+    template <uint32_t Cols>
+    __device__ static void write(const float (&sum)[C.tile_n / 2], SmemAddr strip, uint32_t col)
+        requires(!kF32)
+    {
+        write_rows<C.output, Cols>(sum, col, [&](RowCol at) { return strip + strip_offset<C>(at); });
     }
 };
 

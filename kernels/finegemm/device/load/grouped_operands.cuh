@@ -72,11 +72,8 @@ struct GroupedLoads {
     }
 
 private:
-    /// Are the rows of A found by numbers? The scale warps copy them then (IndexedRowCopies).
-    __device__ bool gathers() const {
-        if constexpr (C.finish == Finish::Indexed) return static_cast<const KernelParams<C>&>(p).finish.a_rows;
-        return false;
-    }
+    /// Are the rows of A found by numbers? The scale warps copy them then (NumberedRows).
+    __device__ bool gathers() const { return numbers_of_a(static_cast<const KernelParams<C>&>(p)); }
 };
 
 /// Prefetches to L2, while the sizes of groups are on their way, the first blocks of B that this CTA needs if each

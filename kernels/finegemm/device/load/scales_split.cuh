@@ -2,7 +2,7 @@
 #pragma once
 
 #include <finegemm/gemm/split_scale.h>
-#include <finegemm/device/load/scales_async.cuh>
+#include <finegemm/device/load/numbered_rows.cuh>
 #include <finegemm/device/load/scales_vector.cuh>
 
 namespace finegemm::device {
@@ -134,8 +134,9 @@ struct SplitScaleVector {
 
 /// The scales of one k-block, from any layout, on the path that the plan names.
 template <GemmConfig C>
-using ScalesOf =
-    Either<C.mx(), MxScaleLoads<C>, Either<kPlan<C>.tensor_core_scales(), SplitScaleLoads<C>, ScaleCopies<C>>>;
+using ScalesOf = Either<C.mx(), MxScaleLoads<C>,
+                        Either<kPlan<C>.tensor_core_scales(), SplitScaleLoads<C>,
+                               Either<finds_rows(C.finish), NumberedRowScales<C>, ScaleCopies<C>>>>;
 
 /// Vectors of scales, on the path that the plan names.
 template <GemmConfig C>

@@ -6,7 +6,7 @@
 
 namespace finegemm {
 
-/// ProductAlone says what the members are for. On the CPU rows are copied before and after (cpu_indexed).
+/// ProductAlone says what the members are for. On the CPU rows are copied before and after (cpu_found_rows).
 struct Indexed {
     static constexpr Finish kFinish = Finish::Indexed;
 
@@ -15,11 +15,11 @@ struct Indexed {
     template <typename FillMaps>
     static IndexedParams params(const Call& call, const FillMaps&) {
         const Epilogue& x = call.epilogue();
-        const ConstMatrix& factors = x.row_factors.rows.matrix;
+        const ConstMatrix& factors = x.factors_of_rows.rows.matrix;
         return {.a = static_cast<const uint8_t*>(call.a.matrix.data),
                 .a_row_stride = call.a.matrix.row_stride,
-                .a_rows = static_cast<const int32_t*>(x.a_rows.rows.data),
-                .d_rows = static_cast<const int32_t*>(x.d_rows.rows.data),
+                .numbers_of_a = static_cast<const int32_t*>(x.rows_of_a.rows.data),
+                .numbers_of_d = static_cast<const int32_t*>(x.rows_of_d.rows.data),
                 .a_count = static_cast<uint32_t>(call.a.matrix.rows),
                 .d_count = static_cast<uint32_t>(call.d.matrix.rows),
                 .k = static_cast<uint32_t>(call.a.matrix.cols),
@@ -27,7 +27,7 @@ struct Indexed {
                 .factor_stride = factors.row_stride};
     }
 
-    explicit Indexed(const Epilogue& x) : factors(x.row_factors.rows.matrix) {}
+    explicit Indexed(const Epilogue& x) : factors(x.factors_of_rows.rows.matrix) {}
 
     template <typename T>
     T of(T sum, int64_t row, int64_t) const {
@@ -40,9 +40,5 @@ private:
 
     ConstMatrix factors;  // of the rows of the product; without a pointer: none
 };
-
-/// Row `m` of A, and of D, as the numbers of a call on the CPU say; -1: none.
-int64_t row_of_a(const Call& call, int64_t m);
-int64_t row_of_d(const Call& call, int64_t m);
 
 }  // namespace finegemm
