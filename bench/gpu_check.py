@@ -120,12 +120,16 @@ CHECKS = {
         "quantize_columns",
         "quantize_columns_repeat",
         "quantize_columns_tall",
+        "whole_rows",
+        "whole_rows_repeat",
+        "whole_rows_tall",
         "quantize_kernels",
         "quantize_memcheck",
         "quantize_racecheck",
         "bandwidth",
         "quantize_weights_bandwidth",
         "quantize_columns_bandwidth",
+        "whole_rows_bandwidth",
     ),
     "swiglu": (
         "swiglu",
@@ -224,6 +228,7 @@ ALONE = {
     "threads",
     "topk_tall",
     "wgrad",
+    "whole_rows_tall",
 }
 
 

@@ -248,10 +248,10 @@ class Library:
         self.prepare_k_grouped(*args, **options)()
 
     def quantize(self, kind: str, x, q, scales, power_of_two=False) -> None:
-        """kind: "rows" or "blocks"."""
+        """kind: "rows", "whole_rows", where the shape of scales says it, or "blocks"."""
         stream = torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else None
         options = QuantizeOptions(ctypes.sizeof(QuantizeOptions), power_of_two, stream)
-        call = getattr(self.c, f"finegemm_quantize_{kind}")
+        call = getattr(self.c, f"finegemm_quantize_{kind.removeprefix('whole_')}")
         self.check(
             call(
                 self.context,

@@ -34,6 +34,7 @@ from gpu_topk import Topk
 from gpu_unscaled import Unscaled
 from gpu_weights import Weights
 from gpu_wgrad import Wgrad
+from gpu_whole_rows import WholeRows
 
 PROGRAM = str(ROOT / "bench/gpu_check.py")
 
@@ -50,6 +51,7 @@ class Sanitized(
     Einsum,
     Mx,
     Columns,
+    WholeRows,
     Weights,
     Scales,
     ManyLogits,
@@ -233,5 +235,6 @@ class Sanitized(
                 kernels += 1
         self.small_quantize_weights()
         self.small_quantize_columns()
+        self.small_whole_rows()
         torch.cuda.synchronize()
-        return {"kernels": kernels + 3 * len(CODES)}
+        return {"kernels": kernels + 3 * len(CODES) + 9}

@@ -16,10 +16,11 @@ struct QuantizeOptions {
 /// q[m, k] = e4m3(x[m, k] * (1 / scale)), rounded to nearest even, saturating at 448.
 /// x: [M, K] bf16, f16 or f32, K contiguous; q: [M, K] e4m3, e5m2 or i8, K contiguous. The largest number of e5m2 is
 /// 57344, of i8 127, where e4m3 has 448; -128 is not made. scales: [M, ceil(K/128)] f32, row-major, MN-major, or
-/// padded: the larger stride steps over what the smaller spans. K is a multiple of 16; on CUDA the rows of x and q
-/// start on multiples of 16 bytes. q, scales and x share no memory. A block of zeros has scale 1 and stays zero; no
-/// scale is below 2^-126. NaN becomes NaN (0x7f), of i8 0, and infinity +-448. CPU and GPU give the same bits. Throws
-/// Error: InvalidArgument, Unsupported, Driver, Compile.
+/// padded: the larger stride steps over what the smaller spans; or [M, 1], one for each row, as tokens and channels
+/// have, with the amax of all of it. K is a multiple of 16; on CUDA the rows of x and q start on multiples of 16 bytes.
+/// q, scales and x share no memory. A block of zeros has scale 1 and stays zero; no scale is below 2^-126. NaN becomes
+/// NaN (0x7f), of i8 0, and infinity +-448. CPU and GPU give the same bits. Throws Error: InvalidArgument, Unsupported,
+/// Driver, Compile.
 FINEGEMM_API void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                                 const QuantizeOptions& options = {});
 

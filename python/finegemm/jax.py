@@ -185,10 +185,13 @@ def _cast(function: str, x: Array, scales: Sequence[int], dtype: Any, power_of_t
     return tuple(_called(function, {"x": x}, results, {"power_of_two_scales": power_of_two_scales}))
 
 
-def quantize_rows(x: Array, *, dtype: Any = jnp.float8_e4m3fn, power_of_two_scales: bool = False) -> tuple[Array, ...]:
-    """finegemm.quantize_rows: x [M, K] to codes [M, K] and scales [M, ceil(K/128)]."""
+def quantize_rows(
+    x: Array, *, dtype: Any = jnp.float8_e4m3fn, whole_rows: bool = False, power_of_two_scales: bool = False
+) -> tuple[Array, ...]:
+    """finegemm.quantize_rows: x [M, K] to codes [M, K] and scales [M, ceil(K/128)], or [M, 1] of whole rows."""
     _check_dimensions("quantize_rows", x=(x, (2,)))
-    return _cast("quantize_rows", x, (x.shape[0], _blocks(x.shape[1])), dtype, power_of_two_scales)
+    scales = x.shape[0], 1 if whole_rows else _blocks(x.shape[1])
+    return _cast("quantize_rows", x, scales, dtype, power_of_two_scales)
 
 
 def quantize_blocks(

@@ -223,6 +223,7 @@ def quantize_rows(
     scales: T | None = None,
     *,
     dtype: Literal["float8_e4m3fn", "float8_e5m2", "int8"] | None = None,
+    whole_rows: bool = False,
     power_of_two_scales: bool = False,
     stream: Any = None,
     context: Context | None = None,
@@ -231,8 +232,9 @@ def quantize_rows(
 
     x: bfloat16 (or uint16, its bits), float16 or float32, K contiguous. q is float8_e4m3fn, unless it or `dtype` says
     float8_e5m2, as gradients may have, or int8. scales [M, ceil(K/128)] = largest magnitude / 448, of e5m2 / 57344,
-    of int8 / 127, rounded up to a power of two if asked; -128 is not made. New arrays of x's library unless given.
-    Autograd does not see the call: the results are detached, even where x requires grad.
+    of int8 / 127, rounded up to a power of two if asked; -128 is not made. With `whole_rows`, or where scales [M, 1]
+    are given, a row has one scale, as tokens and channels have. New arrays of x's library unless given. Autograd does
+    not see the call: the results are detached, even where x requires grad.
     """
 
 

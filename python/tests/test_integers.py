@@ -46,6 +46,22 @@ def test_quantisation_is_symmetric():
     assert (finegemm.quantize_weights(x[:16], wide)[2] == wide.T).all()
 
 
+@pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn"])
+def test_a_row_may_have_one_scale(dtype):
+    x = RANDOM.standard_normal((33, 1040)).astype(np.float32)
+    q, s = finegemm.quantize_rows(x, dtype=dtype, whole_rows=True)
+    most = {"int8": 127, "float8_e4m3fn": 448}[dtype]
+    assert s.shape == (33, 1) and (s[:, 0] == np.abs(x).max(1) / np.float32(most)).all()
+    given = np.empty((33, 2), np.float32)[:, :1]
+    again = finegemm.quantize_rows(x, np.empty_like(q), given)[0]
+    assert (given == s).all() and (again.view(np.uint8) == q.view(np.uint8)).all(), "the shape of scales says it, too"
+    if dtype == "int8":
+        assert np.abs(q * s - x).max() <= s.max() * 0.5001 and q.min() >= -127
+        w, of_w = finegemm.quantize_rows(x, dtype=dtype, whole_rows=True, power_of_two_scales=True)
+        assert (np.log2(of_w) % 1 == 0).all()
+        assert agrees(finegemm.gemm(q[:32], s[:32], w[:32], of_w[:32]), product(q[:32], s[:32], w[:32], of_w[:32]))
+
+
 @pytest.mark.parametrize("of_a, of_b", [((33, 3), (2, 3)), ((33, 3), (136, 3)), ((33, 1), (136, 1)), ((33, 3), (1, 1))])
 def test_each_kind_of_scales_multiplies(of_a, of_b):
     a, b, sfa, sfb = codes(33, 272), codes(136, 272), scales(*of_a), scales(*of_b)
@@ -87,6 +103,8 @@ def test_what_there_is_not_is_said():
         finegemm.gemm(a, sfa, b, sfb, out_dtype="float32")
     with pytest.raises(finegemm.InvalidArgument, match=r"for one product, with D of bf16 and an epilogue"):
         finegemm.gemm(a, sfa, b, sfb, alpha=2.0)
+    with pytest.raises(finegemm.InvalidArgument, match=r"^whole_rows: is True, but scales are given"):
+        finegemm.quantize_rows(np.ones((16, 128), np.float32), a, sfa, whole_rows=True)
     with pytest.raises(finegemm.InvalidArgument, match=r"^q: has dtype i8, must be e4m3 or e5m2"):
         finegemm.quantize_columns(np.ones((16, 128), np.float32), np.empty((128, 16), np.int8))
     assert finegemm.explain(64, 256, 512, "h200", dtype="int8")["chosen"]["name"].endswith("_i8")

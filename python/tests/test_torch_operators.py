@@ -73,7 +73,7 @@ def of_all(device):
         "gemm_new": (dense, ft.gemm),
         "grouped_gemm_new": (groups, lambda *args: ft.grouped_gemm(*args, offsets=ends)),
         "k_grouped_gemm_new": (rows, lambda *args: ft.k_grouped_gemm(*args, sizes=[128, 128])),
-        "quantize_rows": ((x,), ft.quantize_rows),
+        "quantize_rows": ((x,), lambda x: ft.quantize_rows(x, whole_rows=True)),
         "quantize_blocks": ((x,), lambda x: ft.quantize_blocks(x, dtype=torch.int8)),
         "quantize_weights": ((values(device, 2, 48, K),), ft.quantize_weights),
         "quantize_columns": ((x,), ft.quantize_columns),

@@ -178,8 +178,9 @@ void quantize(Context& context, const QuantizeCall& call) {
     const ConstMatrix& x = call.x.matrix;
     if (x.rows == 0 || x.cols == 0) return;
     run_operation(context.state(), x.device, call, [&] {
-        return fmt::format("{} {}{}", call.shape == ScaleShape::Rows ? "quantize_rows" : "quantize_blocks",
-                           text_of(call.x), call.has_transposed() ? " transposed" : "");
+        return fmt::format("{} {}{}{}", call.shape == ScaleShape::Blocks ? "quantize_blocks" : "quantize_rows",
+                           text_of(call.x), call.has_transposed() ? " transposed" : "",
+                           call.shape == ScaleShape::WholeRows ? " whole_rows" : "");
     });
 }
 
@@ -330,7 +331,7 @@ void four_bit_gemm(Context& context, const FourBitArgs& args, const FourBitOptio
 
 void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                    const QuantizeOptions& options) {
-    quantize(context, {ScaleShape::Rows, x, q, scales, options});
+    quantize(context, {shape_of_row_scales(x, scales), x, q, scales, options});
 }
 
 void quantize_columns(Context& context, const QuantizeColumnsArgs& args, const QuantizeOptions& options) {

@@ -57,8 +57,8 @@ struct Quantized {
     Quantized(ScaleShape shape, const ConstMatrix& x, const QuantizeOptions& options, bool mn_major_ = false,
               int64_t padding = 0, int threads = 2, DType codes = DType::E4M3)
         : q(codes, x.rows, x.cols, padding),
-          scales(DType::F32, mn_major_ ? blocks(x.cols) : down(shape, x), mn_major_ ? down(shape, x) : blocks(x.cols),
-                 padding),
+          scales(DType::F32, mn_major_ ? across(shape, x) : down(shape, x),
+                 mn_major_ ? down(shape, x) : across(shape, x), padding),
           mn_major(mn_major_) {
         Matrix s = scales.view();
         if (mn_major) {
@@ -70,7 +70,10 @@ struct Quantized {
     }
     static int64_t blocks(int64_t n) { return (n + 127) / 128; }
     static int64_t down(ScaleShape shape, const ConstMatrix& x) {
-        return shape == ScaleShape::Rows ? x.rows : blocks(x.rows);
+        return shape == ScaleShape::Blocks ? blocks(x.rows) : x.rows;
+    }
+    static int64_t across(ScaleShape shape, const ConstMatrix& x) {
+        return shape == ScaleShape::WholeRows ? 1 : blocks(x.cols);
     }
     float scale(int64_t r, int64_t c) { return mn_major ? scales.at(c, r) : scales.at(r, c); }
 };
@@ -88,16 +91,17 @@ TEST_P(CpuQuantize, IsTheDefinitionBitForBitAndWritesNothingElse) {
         Input x(dtype, size.rows, size.cols, padding);
         test::fill(x, size.rows, size.cols, 7);
         Quantized out(shape, x.view(), {.power_of_two_scales = power_of_two}, mn_major, padding);
-        const int64_t height = shape == ScaleShape::Rows ? 1 : 128;
+        const int64_t height = shape == ScaleShape::Blocks ? 128 : 1;
+        const int64_t width = shape == ScaleShape::WholeRows ? size.cols : 128;
         for (int64_t r = 0; r < size.rows; r += height)
-            for (int64_t c = 0; c < size.cols; c += 128) {
+            for (int64_t c = 0; c < size.cols; c += width) {
                 float largest = 0;
-                const int64_t last_row = std::min(size.rows, r + height), last_col = std::min(size.cols, c + 128);
+                const int64_t last_row = std::min(size.rows, r + height), last_col = std::min(size.cols, c + width);
                 for (int64_t i = r; i < last_row; ++i)
                     for (int64_t j = c; j < last_col; ++j)
                         if (std::isfinite(x.at(i, j))) largest = std::max(largest, std::abs(x.at(i, j)));
                 const float scale = scale_of(largest, power_of_two), inverse = 1 / scale;
-                ASSERT_EQ(out.scale(r / height, c / 128), scale) << r << ", " << c;
+                ASSERT_EQ(out.scale(r / height, c / width), scale) << r << ", " << c;
                 for (int64_t i = r; i < last_row; ++i)
                     for (int64_t j = c; j < last_col; ++j)
                         ASSERT_EQ(out.q.at(i, j), nearest_code(x.at(i, j) * inverse))
@@ -113,14 +117,16 @@ std::string name_of_case(const testing::TestParamInfo<CpuQuantize::ParamType>& i
     return std::string(dtype == DType::F32   ? "F32"
                        : dtype == DType::F16 ? "F16"
                                              : "BF16") +
-           (shape == ScaleShape::Rows ? "_rows_" : "_blocks_") + std::to_string(size.rows) + "x" +
-           std::to_string(size.cols) + (power_of_two ? "_pow2" : "");
+           (shape == ScaleShape::Rows     ? "_rows_"
+            : shape == ScaleShape::Blocks ? "_blocks_"
+                                          : "_whole_rows_") +
+           std::to_string(size.rows) + "x" + std::to_string(size.cols) + (power_of_two ? "_pow2" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, CpuQuantize,
                          testing::Combine(testing::Values(DType::F32, DType::F16, DType::BF16),
-                                          testing::Values(ScaleShape::Rows, ScaleShape::Blocks), testing::Bool(),
-                                          testing::ValuesIn(kShapes)),
+                                          testing::Values(ScaleShape::Rows, ScaleShape::Blocks, ScaleShape::WholeRows),
+                                          testing::Bool(), testing::ValuesIn(kShapes)),
                          name_of_case);
 
 /// Restores the choice of the instruction set.

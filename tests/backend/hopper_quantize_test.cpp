@@ -10,12 +10,12 @@ class HopperQuantize : public test::HopperTest {
 protected:
     /// Runs it on matrices of its own at addresses that nobody reads, and returns the launch.
     mock::Launch run(ScaleShape shape, DType dtype, int64_t rows, int64_t cols, const QuantizeOptions& options = {}) {
-        const bool by_rows = shape == ScaleShape::Rows;
+        const bool by_blocks = shape == ScaleShape::Blocks;
+        const int64_t across = shape == ScaleShape::WholeRows ? 1 : (cols + 127) / 128;
         const Device where{DeviceType::Cuda, 0};
         const ConstMatrix x{address(0x1000), dtype, rows, cols, cols + 32, 1, where};
         const Matrix q{address(0x2000), DType::E4M3, rows, cols, cols + 16, 1, where};
-        const Matrix scales{
-            address(0x3000), DType::F32, by_rows ? rows : (rows + 127) / 128, (cols + 127) / 128, 1, 5000, where};
+        const Matrix scales{address(0x3000), DType::F32, by_blocks ? (rows + 127) / 128 : rows, across, 1, 5000, where};
         hopper_->run(QuantizeCall{shape, x, q, scales, options});
         return last_launch();
     }
@@ -49,6 +49,8 @@ TEST_F(HopperQuantize, TakesTheKernelOfTheTypeAndTheShapeOfTheScales) {
     EXPECT_EQ(mock->libraries, 6);
     run(ScaleShape::Blocks, DType::F32, 8, 256);
     EXPECT_EQ(mock->libraries, 6);
+    EXPECT_EQ(run(ScaleShape::WholeRows, DType::BF16, 8, 256).entry, "FineGEMM_quantize_whole_rows_BF16");
+    EXPECT_EQ(run(ScaleShape::WholeRows, DType::F32, 8, 256).entry, "FineGEMM_quantize_whole_rows_F32");
 }
 
 TEST_F(HopperQuantize, PassesMatricesAndOptionsOn) {
@@ -72,6 +74,20 @@ TEST_F(HopperQuantize, HasAWarpForConsecutiveBlocksAndACtaForEachSquareUpToALimi
               3u);  // a warp takes eight blocks of bf16, a CTA has eight
     EXPECT_EQ(run(ScaleShape::Rows, DType::F32, 17, 1024).grid, 5u);  // four blocks of float
     EXPECT_EQ(run(ScaleShape::Blocks, DType::BF16, INT32_MAX, 1 << 20).grid, 1u << 20);
+}
+
+TEST_F(HopperQuantize, TakesWholeRowsByAsManyWarpsAsHoldOne) {
+    const auto ctas = [&](DType dtype, int64_t rows, int64_t cols) {
+        const mock::Launch launch = run(ScaleShape::WholeRows, dtype, rows, cols);
+        EXPECT_EQ(launch.block, 512u);
+        return launch.grid;
+    };
+    EXPECT_EQ(ctas(DType::BF16, 33, 1024), 3u) << "a warp a row";
+    EXPECT_EQ(ctas(DType::BF16, 33, 1040), 5u) << "two warps";
+    EXPECT_EQ(ctas(DType::BF16, 33, 7168), 17u);
+    EXPECT_EQ(ctas(DType::BF16, 33, 1 << 20), 33u) << "all of a CTA, in parts";
+    EXPECT_EQ(ctas(DType::F32, 33, 1024), 5u);
+    EXPECT_EQ(ctas(DType::BF16, INT32_MAX, 1 << 20), 1u << 20);
 }
 
 TEST_F(HopperQuantize, PassesWhatColumnsNeedOn) {

@@ -8,7 +8,7 @@
 namespace finegemm::jit {
 namespace {
 
-TEST(QuantizeSource, ThereIsOneKernelForEachInputTypeAndKindOfBlock) {
+TEST(QuantizeSource, ThereIsOneKernelForEachInputTypeAndKindOfScales) {
     std::set<std::string> entries, texts;
     std::set<uint32_t> places;
     for (const QuantizeConfig& config : quantize_configs()) {
@@ -17,16 +17,16 @@ TEST(QuantizeSource, ThereIsOneKernelForEachInputTypeAndKindOfBlock) {
         texts.insert(source.text);
         EXPECT_NE(source.text.find(source.entry + "("), std::string::npos) << source.text;
     }
-    EXPECT_EQ(entries.size(), 18u);
-    EXPECT_EQ(texts.size(), 18u);
+    EXPECT_EQ(entries.size(), 27u);
+    EXPECT_EQ(texts.size(), 27u);
     for (const QuantizeInput input : {QuantizeInput::F32, QuantizeInput::F16, QuantizeInput::BF16})
-        for (const bool square_blocks : {false, true})
+        for (const auto& [square_blocks, whole_rows] : {std::pair{false, false}, {true, false}, {false, true}})
             for (const QuantizeCodes codes : {QuantizeCodes::E4M3, QuantizeCodes::E5M2, QuantizeCodes::I8}) {
-                const QuantizeConfig config{input, square_blocks, codes};
+                const QuantizeConfig config{input, square_blocks, codes, whole_rows};
                 EXPECT_TRUE(entries.contains(source_of(config).entry));
                 places.insert(config.index());
             }
-    EXPECT_EQ(places.size(), 18u);
+    EXPECT_EQ(places.size(), 27u);
     EXPECT_LT(*places.rbegin(), QuantizeConfig::kCount);
 }
 
@@ -49,6 +49,12 @@ TEST(QuantizeSource, TheTextIsACompleteTranslationUnit) {
               "FineGEMM_quantize_blocks_BF16(const __grid_constant__ finegemm::QuantizeParams params) {\n"
               "    finegemm::device::quantize<kConfig>(params);\n"
               "}\n");
+    const auto says = [](const QuantizeConfig& config, const char* text) {
+        return source_of(config).text.find(text) != std::string::npos;
+    };
+    EXPECT_TRUE(
+        says({.codes = QuantizeCodes::I8, .whole_rows = true}, "::BF16, false, finegemm::QuantizeCodes::I8, true};"));
+    EXPECT_TRUE(says({.whole_rows = true}, "::BF16, false, finegemm::QuantizeCodes::E4M3, true};"));
 }
 
 }  // namespace

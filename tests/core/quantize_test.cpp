@@ -78,6 +78,22 @@ TEST(QuantizeWork, CountsAndOriginsAreRightBeyondThirtyTwoBits) {
     EXPECT_EQ(quantize_origin(blocks, k, quantize_tasks(blocks, m, k) - 1), (RowCol{m - 128, k - 128}));
 }
 
+TEST(QuantizeWholeRows, AsManyWarpsTakeARowAsHoldIt) {
+    for (const QuantizeInput input : {QuantizeInput::F32, QuantizeInput::F16, QuantizeInput::BF16}) {
+        const QuantizeConfig c{.input = input, .whole_rows = true};
+        for (uint32_t cols = 16; cols < 40000; cols += 16) {
+            const uint32_t warps = c.row_warps(cols);
+            ASSERT_EQ(c.warps() % warps, 0u);
+            ASSERT_TRUE(c.held(warps) >= cols || warps == c.warps()) << cols;
+            ASSERT_TRUE(warps == 1 || c.held(warps / 2) < cols) << cols;
+            ASSERT_EQ(c.whole_rows_at_once(cols) * warps, c.warps());
+        }
+    }
+    const QuantizeConfig c{.whole_rows = true};
+    EXPECT_EQ(c.held(c.warps()), 16384u) << "so long a row of halves is read once";
+    EXPECT_EQ(quantize_ctas(c, 1u << 31, 16384), uint64_t{1} << 31);
+}
+
 float scale_of(float largest, bool power_of_two) { return block_scale(finite_magnitude(largest), power_of_two); }
 
 TEST(BlockScale, MapsTheLargestValueTo448) {

@@ -59,7 +59,7 @@ struct Values {
         store(p.q + row * p.q_row_stride + col, codes);
     }
     __device__ static void store(uint8_t* to, const Codes& codes) {
-        if constexpr (C.vector() == 8) ptx::store_global_x2(to, codes.w[0], codes.w[1]);
+        if (C.vector() == 8) ptx::store_global_x2(to, codes.w[0], codes.w[kCodeWords - 1]);
         else ptx::store_global(to, codes.w[0]);
     }
 };
@@ -213,9 +213,74 @@ __device__ void quantize_blocks(const QuantizeParams& p) {
     }
 }
 
+/// Vectors of a thread in one part of a row: `lanes` neighbours have neighbouring ones.
+template <QuantizeConfig C>
+struct RowPart {
+    Values<C> values[C.unroll()];
+
+    __device__ void load(const QuantizeParams& p, uint64_t row, uint32_t first, uint32_t lanes) {
+#pragma unroll
+        for (uint32_t u = 0; u < C.unroll(); ++u) {
+            const uint32_t col = first + u * lanes * C.vector();
+            if (row < p.rows && col < p.cols) values[u].load(p, row, col);
+            else values[u].clear();
+        }
+    }
+    __device__ uint32_t largest() const {
+        uint32_t most = values[0].largest();
+#pragma unroll
+        for (uint32_t u = 1; u < C.unroll(); ++u) most = max(most, values[u].largest());
+        return most;
+    }
+    __device__ void store(const QuantizeParams& p, uint64_t row, uint32_t first, uint32_t lanes, float inverse) const {
+#pragma unroll
+        for (uint32_t u = 0; u < C.unroll(); ++u) {
+            const uint32_t col = first + u * lanes * C.vector();
+            if (row < p.rows && col < p.cols) Values<C>::store(p, row, col, values[u].codes(inverse));
+        }
+    }
+};
+
+/// Whole rows: as many warps as hold a row take it together. Of a longer one the last part stays in registers; the
+/// others are loaded once more, the last first, as those are nearest.
+template <QuantizeConfig C>
+__device__ void quantize_whole_rows(const QuantizeParams& p) {
+    __shared__ uint32_t largest_of_warp[2][C.warps()];  // by turns: a row's are read while the next one's are written
+    const uint32_t warps = C.row_warps(p.cols), lanes = warps * kWarpSize, part_cols = C.held(warps);
+    const uint32_t warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
+    const uint32_t mine = threadIdx.x % lanes * C.vector(), last = (p.cols - 1) / part_cols * part_cols;
+    const uint64_t rows_at_once = C.warps() / warps;
+    uint32_t turn = 0;
+    for (uint64_t first = blockIdx.x * rows_at_once; first < p.rows; first += gridDim.x * rows_at_once, turn ^= 1) {
+        const uint64_t row = first + threadIdx.x / lanes;
+        RowPart<C> part;
+        part.load(p, row, mine, lanes);
+        uint32_t largest = part.largest();
+#pragma unroll 1
+        for (uint32_t at = part_cols; at <= last; at += part_cols) {
+            part.load(p, row, at + mine, lanes);
+            largest = max(largest, part.largest());
+        }
+        largest = largest_of(largest, kWarpSize);
+        if (lane == 0) largest_of_warp[turn][warp] = largest;
+        __syncthreads();  // all warps of the row have written theirs
+        largest = largest_of(largest_of_warp[turn][warp / warps * warps + lane % warps], kWarpSize);
+        const float scale = block_scale(largest, p.power_of_two, C.codes), inverse = inverse_scale(scale);
+        if (mine == 0 && row < p.rows) ptx::store_global(p.scales + row * p.scale_row_stride, scale);
+        part.store(p, row, last + mine, lanes, inverse);
+#pragma unroll 1
+        for (uint32_t at = last; at > 0;) {
+            at -= part_cols;
+            part.load(p, row, at + mine, lanes);
+            part.store(p, row, at + mine, lanes, inverse);
+        }
+    }
+}
+
 template <QuantizeConfig C>
 __device__ void quantize(const QuantizeParams& p) {
-    if constexpr (C.square_blocks) quantize_blocks<C>(p);
+    if constexpr (C.whole_rows) quantize_whole_rows<C>(p);
+    else if constexpr (C.square_blocks) quantize_blocks<C>(p);
     else quantize_rows<C>(p);
 }
 

@@ -1,5 +1,5 @@
-// Quantisation to e4m3, e5m2 or integers with a scale for each block: the rule, the work of one lane, and the launch's
-// parameters. Layer quantize. CPU and GPU use the same functions and so give the same bits.
+// Quantisation to e4m3, e5m2 or integers with a scale for each block or row: the rule, the work of one lane, and the
+// launch's parameters. Layer quantize. CPU and GPU use the same functions and so give the same bits.
 #pragma once
 
 #include <finegemm/core/fp8.h>
@@ -47,11 +47,12 @@ struct QuantizeConfig {
     QuantizeInput input = QuantizeInput::BF16;
     bool square_blocks = false;  // 128x128 blocks; else 1x128
     QuantizeCodes codes = QuantizeCodes::E4M3;
+    bool whole_rows = false;  // one scale for each row, whatever its length; no blocks
 
-    static constexpr uint32_t kCount = 18;  // kernels that there are
+    static constexpr uint32_t kCount = 27;  // kernels that there are
     /// Its place among them.
     FG_HD constexpr uint32_t index() const {
-        return static_cast<uint32_t>(codes) * 6 + static_cast<uint32_t>(input) * 2 + square_blocks;
+        return static_cast<uint32_t>(codes) * 9 + static_cast<uint32_t>(input) * 3 + square_blocks + 2 * whole_rows;
     }
     constexpr bool operator==(const QuantizeConfig&) const = default;
 
@@ -61,12 +62,25 @@ struct QuantizeConfig {
     FG_HD constexpr uint32_t lanes() const { return kScaleBlock / vector(); }
     /// Vectors of a thread that are in flight together: of square blocks below each other.
     FG_HD constexpr uint32_t unroll() const { return square_blocks ? kTileRows : 4; }
-    FG_HD constexpr uint32_t threads() const { return square_blocks ? kScaleBlock / kTileRows * lanes() : 256; }
+    FG_HD constexpr uint32_t threads() const {
+        return square_blocks ? kScaleBlock / kTileRows * lanes() : whole_rows ? 512 : 256;
+    }
     FG_HD constexpr uint32_t warps() const { return threads() / kWarpSize; }
     /// So many must fit an SM: bounds registers. As many as spill nothing.
-    FG_HD constexpr uint32_t ctas_per_sm() const { return square_blocks ? 1024 / threads() : 5; }
+    FG_HD constexpr uint32_t ctas_per_sm() const { return square_blocks ? 1024 / threads() : whole_rows ? 3 : 5; }
     /// 1x128 blocks of one row that a warp does at once.
     FG_HD constexpr uint32_t warp_blocks() const { return unroll() * kWarpSize / lanes(); }
+
+    /// Elements of a row that so many warps hold in registers.
+    FG_HD constexpr uint32_t held(uint32_t row_warps) const { return row_warps * kWarpSize * unroll() * vector(); }
+    /// Warps of a CTA that take a whole row together: no more than hold it, if all do.
+    FG_HD constexpr uint32_t row_warps(uint32_t cols) const {
+        uint32_t warps = 1;
+        while (warps < this->warps() && held(warps) < cols) warps *= 2;
+        return warps;
+    }
+    /// Whole rows that a CTA does at once.
+    FG_HD constexpr uint32_t whole_rows_at_once(uint32_t cols) const { return warps() / row_warps(cols); }
 
     // A 128x128 block goes through shared memory to be transposed.
     static constexpr uint32_t kTileRows = 8;  // in each thread: their codes of a column are stored at once
@@ -125,6 +139,13 @@ FG_HD constexpr uint32_t quantize_tasks_across(const QuantizeConfig& c, uint32_t
 /// Units of work: of a warp for 1x128 blocks, of a CTA for 128x128 blocks.
 FG_HD constexpr uint64_t quantize_tasks(const QuantizeConfig& c, uint32_t rows, uint32_t cols) {
     return static_cast<uint64_t>(c.square_blocks ? ceil_div(rows, kScaleBlock) : rows) * quantize_tasks_across(c, cols);
+}
+
+/// CTAs that do each task once; of whole rows each row.
+FG_HD constexpr uint64_t quantize_ctas(const QuantizeConfig& c, uint32_t rows, uint32_t cols) {
+    if (c.whole_rows) return ceil_div(rows, c.whole_rows_at_once(cols));
+    const uint64_t at_once = c.square_blocks ? 1 : c.warps();
+    return (quantize_tasks(c, rows, cols) + at_once - 1) / at_once;
 }
 
 /// The first element of a task.

@@ -201,15 +201,15 @@ def einsum(
 
 
 def quantize_rows(
-    x: Tensor, *, power_of_two_scales: bool = False, dtype: Dtype = operators.E4M3
+    x: Tensor, *, power_of_two_scales: bool = False, dtype: Dtype = operators.E4M3, whole_rows: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Casts x [..., K] to e4m3 with a scale for each row and 128 columns. Returns codes and scales [..., ceil(K/128)].
 
-    x: bfloat16, float16 or float32; K a multiple of 16. `dtype` of the codes: float8_e4m3fn, float8_e5m2 or int8. As
-    finegemm.quantize_rows; x need not be contiguous.
+    x: bfloat16, float16 or float32; K a multiple of 16. `dtype` of the codes: float8_e4m3fn, float8_e5m2 or int8. With
+    `whole_rows` a row has one scale, [..., 1]. As finegemm.quantize_rows; x need not be contiguous.
     """
     matrix = x.reshape(-1, x.shape[-1]).contiguous()
-    codes, scales = call(operators.quantize_rows, matrix, power_of_two_scales, dtype)
+    codes, scales = call(operators.quantize_rows, matrix, power_of_two_scales, dtype, whole_rows)
     return codes.view(x.shape), scales.view(*x.shape[:-1], scales.shape[-1])
 
 

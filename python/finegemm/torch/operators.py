@@ -120,8 +120,10 @@ def einsum_out(
     finegemm.einsum(equation, a, b, out, **written)  # type: ignore[arg-type]
 
 
-def quantize_rows(x: Tensor, power_of_two_scales: bool, dtype: Dtype = E4M3) -> tuple[Tensor, Tensor]:
-    return finegemm.quantize_rows(x, **_quantised(power_of_two_scales, dtype))
+def quantize_rows(
+    x: Tensor, power_of_two_scales: bool, dtype: Dtype = E4M3, whole_rows: bool = False
+) -> tuple[Tensor, Tensor]:
+    return finegemm.quantize_rows(x, whole_rows=whole_rows, **_quantised(power_of_two_scales, dtype))
 
 
 def quantize_blocks(x: Tensor, power_of_two_scales: bool, dtype: Dtype = E4M3) -> tuple[Tensor, Tensor]:
@@ -184,8 +186,9 @@ def _mn_major_scales(x: Tensor, rows: Any, blocks: Any) -> Tensor:
     return x.new_empty_strided((rows, blocks), (1, _ceil_div(rows, 4) * 4), dtype=torch.float32)
 
 
-def _new_rows(x: Tensor, _: bool, dtype: Dtype = E4M3) -> tuple[Tensor, Tensor]:
-    return _codes(x, *x.shape, dtype=dtype), _scales(x, x.shape[0], _ceil_div(x.shape[1], BLOCK))
+def _new_rows(x: Tensor, _: bool, dtype: Dtype = E4M3, whole_rows: bool = False) -> tuple[Tensor, Tensor]:
+    across = 1 if whole_rows else _ceil_div(x.shape[1], BLOCK)
+    return _codes(x, *x.shape, dtype=dtype), _scales(x, x.shape[0], across)
 
 
 def _new_blocks(x: Tensor, _: bool, dtype: Dtype = E4M3) -> tuple[Tensor, Tensor]:
@@ -296,9 +299,9 @@ _define_product(
     einsum_new, einsum_out, _new_einsum, first="str equation, ", only_new=_DTYPE, only_out=_ACCUMULATE, options=EINSUM
 )
 
-_TYPED = "(Tensor x, bool power_of_two_scales, ScalarType dtype=float8_e4m3fn) -> (Tensor, Tensor)"
-define_new(quantize_rows, _TYPED, _new_rows)
-define_new(quantize_blocks, _TYPED, _new_blocks)
+_TYPED = "Tensor x, bool power_of_two_scales, ScalarType dtype=float8_e4m3fn"
+define_new(quantize_rows, f"({_TYPED}, bool whole_rows=False) -> (Tensor, Tensor)", _new_rows)
+define_new(quantize_blocks, f"({_TYPED}) -> (Tensor, Tensor)", _new_blocks)
 _CODES = "bool power_of_two_scales) -> (Tensor, Tensor"
 define_new(quantize_weights, f"(Tensor x, {_CODES}, Tensor)", _new_weights)
 define_new(quantize_columns, f"(Tensor x, {_CODES})", _new_columns)

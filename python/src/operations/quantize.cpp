@@ -45,15 +45,27 @@ Object scales_or_new(Tensors& tensors, const char* name, PyObject* given, PyObje
     return given_or(tensors, name, given, [&] { return tensors.empty_like(x, {rows, cols}, "float32", name); });
 }
 
+/// Columns of scales of rows, where they are new.
+int64_t columns_of_scales(Arguments& given, const Matrix& x) {
+    bool whole_rows = false;
+    given.take("whole_rows", whole_rows);
+    if (whole_rows && given.optional("scales") != Py_None)
+        throw Error(Errc::InvalidArgument,
+                    "whole_rows: is True, but scales are given, whose shape says it ([M, 1]); leave it out");
+    return whole_rows ? 1 : blocks(x.cols);
+}
+
+/// `rows`: of scales of rows, not of blocks.
 template <auto Quantize>
-Object quantize_into(const Imports& imports, Context& context, Arguments& given, int64_t height) {
+Object quantize_into(const Imports& imports, Context& context, Arguments& given, bool rows) {
     Tensors tensors(imports);
     PyObject* x = given.required("x");
     const Matrix in = tensors.matrix("x", x);
     PyObject* const given_q = given.optional("q");
     const Object q = codes_or_new(tensors, "q", given_q, x, in.rows, in.cols, codes_format(given, given_q));
-    const Object scales =
-        scales_or_new(tensors, "scales", given.optional("scales"), x, (in.rows + height - 1) / height, blocks(in.cols));
+    const int64_t down = rows ? in.rows : blocks(in.rows);
+    const int64_t across = rows ? columns_of_scales(given, in) : blocks(in.cols);
+    const Object scales = scales_or_new(tensors, "scales", given.optional("scales"), x, down, across);
     const Matrix q_matrix = tensors.matrix("q", q.get(), Access::Write);
     const Matrix scale_matrix = tensors.matrix("scales", scales.get(), Access::Write);
     QuantizeOptions options{.stream = tensors.stream(given.optional("stream"), q.get(), q_matrix.device)};
@@ -79,10 +91,10 @@ int64_t columns_for(int64_t rows, const Numbers& offsets) {
 }  // namespace
 
 Object quantize_rows_into(const Imports& imports, Context& context, Arguments& given) {
-    return quantize_into<&quantize_rows>(imports, context, given, 1);
+    return quantize_into<&quantize_rows>(imports, context, given, true);
 }
 Object quantize_blocks_into(const Imports& imports, Context& context, Arguments& given) {
-    return quantize_into<&quantize_blocks>(imports, context, given, kScaleBlock);
+    return quantize_into<&quantize_blocks>(imports, context, given, false);
 }
 
 Object quantize_weights_into(const Imports& imports, Context& context, Arguments& given) {

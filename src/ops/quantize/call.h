@@ -6,8 +6,13 @@
 
 namespace finegemm {
 
-/// One 1x128 scale per row and block, or one 128x128 scale per square block.
-enum class ScaleShape { Rows, Blocks };
+/// One 1x128 scale per row and block, one 128x128 scale per square block, or one scale per row.
+enum class ScaleShape { Rows, Blocks, WholeRows };
+
+/// Scales of rows: of one column they are for whole rows.
+inline ScaleShape shape_of_row_scales(const ConstMatrix& x, const Matrix& scales) {
+    return x.cols > kScaleBlock && scales.cols == 1 ? ScaleShape::WholeRows : ScaleShape::Rows;
+}
 
 /// The type of checked codes.
 inline QuantizeCodes codes_of(const Matrix& q) {

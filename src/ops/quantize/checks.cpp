@@ -124,6 +124,15 @@ void check_groups(const Argument& offsets, const Argument& begins, std::span<con
     offsets.check_apart_from(begins);
 }
 
+Wanted wanted_scales(const QuantizeCall& call) {
+    const ConstMatrix& x = call.x.matrix;
+    switch (call.shape) {
+        case ScaleShape::Blocks: return scales_of_blocks(x, "one for each 128x128 block of x");
+        case ScaleShape::WholeRows: return {x.rows, 1, "one for each row of x", nullptr};
+        default: return scales_of_rows(x, "one for each row and 128 columns of x; or of one column, for each row");
+    }
+}
+
 }  // namespace
 
 void check_quantize(const QuantizeCall& call) {
@@ -137,8 +146,7 @@ void check_quantize(const QuantizeCall& call) {
     check_input(in);
     check_counts(in, outputs);
     check_codes(outputs[0], x);
-    check_scales(outputs[1], call.shape == ScaleShape::Rows ? scales_of_rows(x, "one for each row and 128 columns of x")
-                                                            : scales_of_blocks(x, "one for each 128x128 block of x"));
+    check_scales(outputs[1], wanted_scales(call));
     outputs[1].check_elements_apart();
     if (call.has_transposed()) check_transposed(outputs[2], x, q.dtype);
     check_places(in, outputs);

@@ -157,9 +157,10 @@ void run_on_cpu(const QuantizeCall& call, ThreadPool& pool) {
     constexpr int64_t kTaskRows = 16;  // of 1x128 blocks: enough work to be worth a turn of a thread
     const ConstMatrix& x = call.x.matrix;
     const Matrix &q = call.q.matrix, &scales = call.scales.matrix, &transposed = call.transposed.matrix;
-    const int64_t height = call.shape == ScaleShape::Rows ? 1 : kScaleBlock, task = std::max(height, kTaskRows);
+    const int64_t height = call.shape == ScaleShape::Blocks ? kScaleBlock : 1, task = std::max(height, kTaskRows);
+    const int64_t width = call.shape == ScaleShape::WholeRows ? x.cols : kScaleBlock;
     const auto quantize_band = [&](int64_t g, int64_t row) {
-        for (int64_t col = 0; col < x.cols; col += kScaleBlock) {
+        for (int64_t col = 0; col < x.cols; col += width) {
             const int64_t first = g * call.x.stride + row * x.row_stride + col;
             const CpuQuantizeBlock block{
                 .x = static_cast<const uint8_t*>(x.data) + first * size_of(x.dtype),
@@ -167,11 +168,11 @@ void run_on_cpu(const QuantizeCall& call, ThreadPool& pool) {
                 .dtype = x.dtype,
                 .codes = codes_of(q),
                 .rows = std::min(height, x.rows - row),
-                .cols = std::min<int64_t>(kScaleBlock, x.cols - col),
+                .cols = std::min(width, x.cols - col),
                 .x_row_stride = x.row_stride,
                 .q_row_stride = q.row_stride};
             store(scales.data,
-                  g * call.scales.stride + row / height * scales.row_stride + col / kScaleBlock * scales.col_stride,
+                  g * call.scales.stride + row / height * scales.row_stride + col / width * scales.col_stride,
                   cpu_quantize_block(block, call.options.power_of_two_scales));
             if (!call.has_transposed()) continue;
             uint8_t* const to = static_cast<uint8_t*>(transposed.data) + g * call.transposed.stride + row;

@@ -45,7 +45,8 @@ bool has_few_rows(const QuantizeColumnsCall& call) {
 QuantizeLaunch launch_of(const QuantizeCall& call) {
     const QuantizeConfig config{.input = input_of(call.x.matrix.dtype),
                                 .square_blocks = call.shape == ScaleShape::Blocks,
-                                .codes = codes_of(call.q.matrix)};
+                                .codes = codes_of(call.q.matrix),
+                                .whole_rows = call.shape == ScaleShape::WholeRows};
     QuantizeParams params = params_of(call.x.matrix, call.q.matrix, call.scales.matrix, call.options);
     params.matrices = static_cast<uint32_t>(call.x.count);
     params.x_stride = call.x.stride;
@@ -54,9 +55,7 @@ QuantizeLaunch launch_of(const QuantizeCall& call) {
     params.transposed = static_cast<uint8_t*>(call.transposed.matrix.data);
     params.transposed_row_stride = call.transposed.matrix.row_stride;
     params.transposed_stride = call.transposed.stride;
-    const uint64_t tasks = quantize_tasks(config, params.rows, params.cols) * params.matrices;
-    const uint64_t tasks_at_once = config.square_blocks ? 1 : config.warps();  // of a CTA
-    const uint64_t ctas = (tasks + tasks_at_once - 1) / tasks_at_once;
+    const uint64_t ctas = quantize_ctas(config, params.rows, params.cols) * params.matrices;
     return {config, params, static_cast<uint32_t>(std::min(ctas, kMaxGrid))};
 }
 

@@ -28,7 +28,16 @@ constexpr std::array<QuantizeConfig, QuantizeConfig::kCount> kConfigs = {{{F32, 
                                                                           {BF16, false, I8},
                                                                           {F32, true, I8},
                                                                           {F16, true, I8},
-                                                                          {BF16, true, I8}}};
+                                                                          {BF16, true, I8},
+                                                                          {F32, false, E4M3, true},
+                                                                          {F16, false, E4M3, true},
+                                                                          {BF16, false, E4M3, true},
+                                                                          {F32, false, E5M2, true},
+                                                                          {F16, false, E5M2, true},
+                                                                          {BF16, false, E5M2, true},
+                                                                          {F32, false, I8, true},
+                                                                          {F16, false, I8, true},
+                                                                          {BF16, false, I8, true}}};
 constexpr std::array<QuantizeColumnsConfig, QuantizeColumnsConfig::kCount> kColumnConfigs = {
     {{F32}, {F16}, {BF16}, {F32, E5M2}, {F16, E5M2}, {BF16, E5M2}}};
 
@@ -37,6 +46,14 @@ constexpr std::string_view kNames[] = {"F32", "F16", "BF16"};
 /// What sources and names say of codes that are not e4m3.
 std::string_view field_of(QuantizeCodes codes) {
     return codes == I8 ? ", finegemm::QuantizeCodes::I8" : codes == E5M2 ? ", finegemm::QuantizeCodes::E5M2" : "";
+}
+/// Whole rows say their codes whatever these are, as a value follows.
+std::string fields_of(const QuantizeConfig& c) {
+    if (!c.whole_rows) return std::string(field_of(c.codes));
+    return fmt::format("{}, true", c.codes == E4M3 ? ", finegemm::QuantizeCodes::E4M3" : field_of(c.codes));
+}
+std::string_view kind_of(const QuantizeConfig& c) {
+    return c.whole_rows ? "whole_rows" : c.square_blocks ? "blocks" : "rows";
 }
 std::string_view suffix_of(QuantizeCodes codes) { return codes == I8 ? "_I8" : codes == E5M2 ? "_E5M2" : ""; }
 
@@ -47,8 +64,7 @@ std::span<const QuantizeColumnsConfig> quantize_columns_configs() { return kColu
 
 KernelSource source_of(const QuantizeConfig& c) {
     const std::string_view input = kNames[static_cast<size_t>(c.input)];
-    const std::string entry =
-        fmt::format("FineGEMM_quantize_{}_{}{}", c.square_blocks ? "blocks" : "rows", input, suffix_of(c.codes));
+    const std::string entry = fmt::format("FineGEMM_quantize_{}_{}{}", kind_of(c), input, suffix_of(c.codes));
     return {
         .entry = entry,
         .text = fmt::format("#include <finegemm/device/quantize.cuh>\n"
@@ -57,7 +73,7 @@ KernelSource source_of(const QuantizeConfig& c) {
                             "{}(const __grid_constant__ finegemm::QuantizeParams params) {{\n"
                             "    finegemm::device::quantize<kConfig>(params);\n"
                             "}}\n",
-                            input, c.square_blocks, field_of(c.codes), entry)};
+                            input, c.square_blocks, fields_of(c), entry)};
 }
 
 KernelSource source_of(const QuantizeColumnsConfig& c) {
