@@ -135,7 +135,7 @@ class Rehearsal:
             ((200, 136, 256),),
         )
         self.check.MX_SHAPES, self.check.MX_LAYOUTS, self.check.MX_KERNELS = (
-            ((33, 72, 1552), (130, 72, 1024)),
+            ((130, 72, 1024), (33, 72, 1552)),
             ("mn",),
             2,
         )
