@@ -1,4 +1,4 @@
-"""Checks of quantisation with one scale for each row: bits of the CPU backend, what surrounds the outputs, bandwidth."""
+"""Checks of quantisation with one scale for each row: the CPU's bits, what surrounds the outputs, bandwidth."""
 
 import functools
 import itertools
