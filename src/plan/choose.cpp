@@ -86,6 +86,16 @@ Error cannot_take(const std::string& name, const Problem& p, std::string_view wh
                         p.m, p.n, p.k, why_not, explain_command(p))};
 }
 
+static double rounded(double us) { return std::round(us * 100) / 100; }
+
+/// The kernel of the same numbers with a scale for each 128 of K, which finegemm.mxfp8.reencode makes.
+static nlohmann::ordered_json reencoded(Problem problem, const DeviceSpec& device) {
+    problem.a.scaling = problem.b.scaling = Scaling::Rows;
+    const auto choice = choice_of(problem, device, nullptr);
+    if (!choice) return nullptr;
+    return {{"name", name_of(choice->config)}, {"us", rounded(cost(problem, device, choice->config).total)}};
+}
+
 std::string explain(const Problem& problem, const DeviceSpec& device, const PlanTable* user) {
     using nlohmann::ordered_json;
     struct Entry {
@@ -102,7 +112,6 @@ std::string explain(const Problem& problem, const DeviceSpec& device, const Plan
         return x.cost.total < y.cost.total;
     });
 
-    const auto rounded = [](double us) { return std::round(us * 100) / 100; };
     ordered_json asked = {{"m", problem.m}, {"n", problem.n}, {"k", problem.k}};
     const GemmShape shape = shape_of(problem);
     fields(
@@ -115,6 +124,7 @@ std::string explain(const Problem& problem, const DeviceSpec& device, const Plan
         shape);
     ordered_json out = {
         {"line", text_of(problem)}, {"problem", std::move(asked)}, {"device", device.name}, {"chosen", nullptr}};
+    if (problem.b.scaling == Scaling::Mx) out["reencoded"] = reencoded(problem, device);
     const auto choice = choice_of(problem, device, user);
     ordered_json& list = out["candidates"] = ordered_json::array();
     for (const Entry& e : entries) {

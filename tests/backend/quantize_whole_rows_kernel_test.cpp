@@ -38,7 +38,7 @@ struct RowsProblem {
         const QuantizeOptions options{.power_of_two_scales = power_of_two};
         run_call(QuantizeCall{ScaleShape::WholeRows, x.view(), q.view(), scales.view(), options});
     }
-    /// By the definition, element by element.
+    /// What is written is the definition, element by element.
     void expect_right() {
         const QuantizeCodes codes = codes_of(q.view());
         for (int64_t r = 0; r < m; ++r) {
