@@ -104,6 +104,16 @@ ProductOptions ProductOptions::over(const GemmShape& line) const {
     return all;
 }
 
+bool ProductOptions::has_whole_rows(const GemmShape& shape) const {
+    const bool scaled = plan::operand_type(shape).scaled;
+    if (whole_rows && (!scaled || shape.b_mx || shape.k_groups))
+        throw Error(Errc::InvalidArgument, fmt::format("--whole-rows: is set, but {}; leave it out",
+                                                       shape.k_groups ? "groups of K have scales for 128 of K each"
+                                                       : scaled       ? "MX has scales for 32 of K"
+                                                                      : "A and B have no scales"));
+    return whole_rows;
+}
+
 std::string ProductOptions::text() const {
     std::string text;
     plan::fields(
@@ -113,6 +123,7 @@ std::string ProductOptions::text() const {
             if constexpr (!std::is_same_v<T, bool>) text += ' ' + plan::value_text(value);
         },
         fields);
+    if (whole_rows) text += " --whole-rows";
     if (fields.groups) text += " --form " + form;
     if (fields.k_groups) text += " --layout " + layout;
     return text;

@@ -18,7 +18,8 @@ namespace finegemm::cli {
 struct ProductOptions {
     GemmShape fields{};  // extents apart
     std::string form = "offsets", layout = "columns";
-    Epilogue epilogue{};  // without C, which is random where beta is not 0; a matrix that has rows is random, too
+    bool whole_rows = false;  // scales of rows are for all of K
+    Epilogue epilogue{};      // without C, which is random where beta is not 0; a matrix that has rows is random, too
 
     /// The product of these extents.
     GemmShape with(int64_t m, int64_t n, int64_t k) const;
@@ -26,6 +27,8 @@ struct ProductOptions {
     Epilogue epilogue_for(const GemmShape& shape) const;
     /// Options of a product that a line says, to which these options add.
     ProductOptions over(const GemmShape& line) const;
+    /// Whether scales of rows are so; throws Error(InvalidArgument) where there are none.
+    bool has_whole_rows(const GemmShape& shape) const;
     /// All options that are set, as on a command line: " --groups 4 --form masked".
     std::string text() const;
 };

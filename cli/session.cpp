@@ -64,6 +64,7 @@ Session::Session(Context& context, const Target& target, const GemmShape& shape,
                  uint64_t seed)
     : context_(context), target_(target), shape_(shape), epilogue_(product.epilogue_for(shape)) {
     plan::check_shape(shape);
+    whole_rows_ = product.has_whole_rows(shape);
     if (shape.groups) {
         make_row_groups(product.form, seed);
     } else if (shape.k_groups) {
@@ -83,6 +84,7 @@ Session::Session(Context& context, const Target& target, Operand a, Operand b, c
                  const ProductOptions& product, uint64_t seed)
     : context_(context), target_(target), shape_(fields), epilogue_(product.epilogue_for(fields)) {
     plan::check_fields(fields);
+    whole_rows_ = product.has_whole_rows(fields);
     make_dense(a, b);
     store_layouts();
     make_epilogue(seed);
@@ -148,15 +150,15 @@ void Session::load(Operand& x, const char* name, const ElementType& type, bool b
         throw Error(
             Errc::InvalidArgument,
             fmt::format("{} is not {}, so it is quantised here and takes no scales; leave them out", name, type.name));
-    const int64_t rows = x.values.rows, cols = x.values.cols;
+    const int64_t rows = x.values.rows, cols = x.values.cols, down = blocks ? blocks_of(rows) : rows;
     if (x.scales) check_scales(name, *x.scales, x.values, blocks);
     if (!scaled()) {
         q = make(type.dtype, 1, rows, cols);
         quantize(quantize_rows, x.values, x.values.view(), whole(q), {});
         return upload(target_, q.host, q.there);
     }
-    HostMatrix& s = scales.host =
-        x.scales ? std::move(*x.scales) : make_matrix(DType::F32, blocks ? blocks_of(rows) : rows, blocks_of(cols));
+    const int64_t across = blocks ? blocks_of(cols) : columns_of_row_scales();
+    HostMatrix& s = scales.host = x.scales ? std::move(*x.scales) : make_matrix(DType::F32, down, across);
     if (ready && !x.scales) std::fill_n(reinterpret_cast<float*>(s.bytes.data()), s.bytes.size() / sizeof(float), 1.0f);
     q.host = ready ? std::move(x.values) : make_matrix(type.dtype, rows, cols);
     q.there = allocate_on(target_, q.host);
@@ -188,15 +190,16 @@ void Session::quantize(Quantize* by, HostMatrix& x, const Matrix& there, const B
 }
 
 void Session::make_row_groups(const std::string& form, uint64_t seed) {
-    const int64_t n = shape_.n, k = shape_.k, groups = *shape_.groups, k_blocks = blocks_of(k);
+    const int64_t n = shape_.n, k = shape_.k, groups = *shape_.groups;
     sizes_ = form == "whole" ? equal_sizes(shape_.m, groups) : ragged_sizes(shape_.m, groups, seed);
     if (shape_.alignment > 0) alignment_ = shape_.alignment;
     const RaggedRows rows = rows_in_form(form, sizes_, alignment_);
     form_ = rows.form;
     a_ = make(type().dtype, rows.stacks, rows.rows, k);
-    sfa_ = make_scales(rows.stacks, rows.rows, k_blocks);
+    sfa_ = make_scales(rows.stacks, rows.rows, columns_of_row_scales());
     b_ = make(type_of_b().dtype, groups, n, k);
-    sfb_ = make_scales(groups, scales_rows_of_b() ? n : blocks_of(n), k_blocks);
+    sfb_ = scales_rows_of_b() ? make_scales(groups, n, columns_of_row_scales())
+                              : make_scales(groups, blocks_of(n), blocks_of(k));
     d_ = make(plan::result_type(shape_), rows.stacks, rows.rows, n);
     numbers_ = mirrored(target_, rows.numbers);
     if (shape_.expected_m == 0) shape_.expected_m = std::max<int64_t>(1, shape_.m / groups);

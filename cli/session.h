@@ -83,6 +83,7 @@ private:
     void quantize(Quantize* by, HostMatrix& x, const Matrix& there, const Both& q, const Both& scales);
     void upload_rounded();
     bool scales_rows_of_b() const { return shape_.row_b_scales || shape_.b_mx; }
+    int64_t columns_of_row_scales() const { return whole_rows_ ? 1 : blocks_of(shape_.k); }
     void store_layouts();
     void transpose(Part& x);
     void quantize_k(const HostMatrix& random, int64_t first, Part& q, Part& scales);
@@ -93,6 +94,7 @@ private:
     Context& context_;
     const Target& target_;
     GemmShape shape_;
+    bool whole_rows_ = false;
     Part a_, sfa_, b_, sfb_, d_;
     Epilogue epilogue_{}, host_epilogue_{};        // as the target and as the host is told it
     std::vector<Part> added_;                      // the epilogue's matrices

@@ -157,8 +157,9 @@ std::string product_text(const Report& r) {
     const int64_t m = r.shape.m, n = r.shape.n, k = r.shape.k;
     const bool of_k = !r.layout.empty();
     const ElementType& type = plan::operand_type(r.shape);
+    const int64_t width = r.product.whole_rows ? k : r.shape.a_mx ? 32 : 128;
     const std::string scales =
-        type.scaled ? fmt::format(", scales 1x{}{}", r.shape.a_mx ? 32 : 128,
+        type.scaled ? fmt::format(", scales 1x{}{}", width,
                                   r.shape.a_mx == r.shape.b_mx && (of_k || r.shape.row_b_scales || r.shape.b_mx) ? ""
                                   : r.shape.b_mx ? " and 1x32"
                                                  : " and 128x128")
@@ -205,6 +206,7 @@ void print_json(const Front& front, const Report& r) {
     if (!r.layout.empty()) out.update({{"layout", r.layout}, {"group_k", r.group_sizes}});
     if (r.shape.dtype) out["dtype"] = name_of(*r.shape.dtype);
     if (r.shape.dtype_of_b) out["dtype_of_b"] = name_of(*r.shape.dtype_of_b);
+    if (r.product.whole_rows) out["whole_rows"] = true;
     if (r.shape.row_b_scales) out.update({{"row_b_scales", true}, {"out_dtype", name_of(plan::result_type(r.shape))}});
     for (const auto& [name, is_so] : {std::pair{"a_mx", r.shape.a_mx},
                                       {"b_mx", r.shape.b_mx},
@@ -358,13 +360,12 @@ Run add_run(CLI::App& app) {
         ->expected(1, 3)
         ->option_text("M N K");
     add_field_options(*command, o->product);
+    command->add_flag("--whole-rows", o->product.whole_rows, "Scales of rows are for all of K, not for 128 of it");
     add_group_options(*command, o->product);
     add_epilogue_options(*command, o->product);
     const auto dense_only = [&](const char* name, std::string& to, const char* meaning) {
-        command->add_option(name, to, meaning)
-            ->excludes(command->get_option("--groups"))
-            ->excludes(command->get_option("--k-groups"))
-            ->excludes(command->get_option("--summed"));
+        CLI::Option* const option = command->add_option(name, to, meaning);
+        for (const char* other : {"--groups", "--k-groups", "--summed"}) option->excludes(command->get_option(other));
     };
     dense_only(
         "--a", o->a,

@@ -44,6 +44,22 @@ TEST(RunKinds, TakesScalesOfRowsOfB) {
     EXPECT_FALSE(json::parse(finegemm("run 8 8 16 --json --device cpu").out).contains("row_b_scales"));
 }
 
+TEST(RunKinds, TakesOneScaleForEachRow) {
+    for (const char* kind : {"", " --row-b-scales", " --row-b-scales --groups 3", " --groups 3 --form masked"}) {
+        const std::string run = "run 33 40 528 --device cpu --repeats 1 --dtype i8 --whole-rows" + std::string(kind);
+        const json out = json::parse(finegemm(run + " --json").out);
+        EXPECT_TRUE(out.at("right").get<bool>()) << kind;
+        EXPECT_EQ(out.at("whole_rows"), true);
+    }
+    const std::string text = finegemm("run 33 40 528 --device cpu --repeats 1 --whole-rows --row-b-scales").out;
+    EXPECT_NE(text.find("in e4m3, scales 1x528, D in bf16\n"), std::string::npos) << text;
+    for (const char* kind : {"--dtype bf16", "--b-mx", "--k-groups 2"}) {
+        const Ran ran = finegemm(std::string("run 33 40 256 --device cpu --whole-rows ") + kind);
+        EXPECT_EQ(ran.code, 2) << kind;
+        EXPECT_NE(ran.err.find("--whole-rows: is set, but "), std::string::npos) << ran.err;
+    }
+}
+
 TEST(RunKinds, HasEachTypeOfDWithScalesOfRowsInEachGrouping) {
     for (const char* grouping : {"", " --groups 2", " --k-groups 2"})
         for (const char* type : {"bf16", "f16", "f32"}) {
