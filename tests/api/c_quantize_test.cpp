@@ -23,6 +23,18 @@ TEST(CAbi, QuantizesRowsAndBlocks) {
     EXPECT_EQ(blocks.scale_data.at(1, 1), 0.5f);  // 127 / 448
 }
 
+TEST(CAbi, QuantizesWholeRowsToIntegersWhereScalesHaveOneColumn) {
+    const CContext context;
+    QuantizeCall c;
+    c.scales.cols = 1;
+    c.q.dtype = FINEGEMM_I8;
+    const float beside = c.scale_data.at(0, 1);
+    ASSERT_EQ(c.run_rows(context.get()), FINEGEMM_OK) << c.error.message;
+    EXPECT_EQ(c.scale_data.at(0, 0), 383.0f / 127);  // x[0, 383] = -383
+    EXPECT_EQ(c.q_data.at(0, 383), 0x81);            // -127
+    EXPECT_EQ(c.scale_data.at(0, 1), beside) << "nothing beside it is written";
+}
+
 TEST(CAbi, QuantizesWeightsOfGroupsAndTransposesTheirCodes) {
     const CContext context;
     QuantizeWeightsCall c;
