@@ -105,12 +105,16 @@ double scale_of(const ConstMatrix& s, int64_t row, int64_t kb, uint32_t part) {
     return is_mx(s) ? float_of_bits(mx_scale_bits(float_bits(scale), part)) : scale;
 }
 
-/// Is a product of scales of this element beyond FP32? Blocks times it are infinite, or NaN.
+/// Is a product of scales of this element beyond FP32? Blocks times it are infinite, or NaN. MX scales of B are
+/// multiplied with a block first where those of A are others.
 bool scales_overflow(const GemmArgs& args, int64_t row, int64_t col) {
+    constexpr double kLargestBlock = 448.0 * 448 * kScaleBlock;
     const int64_t of_b = has_row_scales(args.b, args.sfb) ? col : col / kScaleBlock;
+    const bool of_b_first = is_mx(args.sfb) && !is_mx(args.sfa);
     for (int64_t kb = 0; kb < args.sfa.cols; ++kb)
         for (uint32_t part = 0; part < (is_mx(args.sfb) ? kMxParts : 1); ++part) {
-            const double product = scale_of(args.sfa, row, kb, part) * scale_of(args.sfb, of_b, kb, part);
+            const double product =
+                (of_b_first ? kLargestBlock : scale_of(args.sfa, row, kb, part)) * scale_of(args.sfb, of_b, kb, part);
             if (std::abs(product) >= kF32Overflow) return true;
         }
     return false;

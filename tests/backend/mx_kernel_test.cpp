@@ -91,14 +91,20 @@ TEST(CpuMx, AddsTheProductsOfEach32OfKTimesTheirScales) {
                      pool);
             for (int64_t r = 0; r < p.m; ++r)
                 for (int64_t c = 0; c < p.n; ++c) {
-                    float sum = 0;
+                    float sum = 0, of_parts = 0;  // under one scale of A
                     for (int64_t k = 0; k < p.k; k += kMxCols) {
                         std::vector<uint8_t> a(kMxCols), b(kMxCols);
                         for (int64_t i = 0; i < std::min<int64_t>(kMxCols, p.k - k); ++i)
                             a[static_cast<size_t>(i)] = p.a.at(r, k + i), b[static_cast<size_t>(i)] = p.b.at(c, k + i);
                         const float sfa = scale_of(p.sfa_at(r, k / 128), of_a, k % 128 / kMxCols);
                         const float sfb = scale_of(p.sfb_at(c, k / 128), true, k % 128 / kMxCols);
-                        sum = std::fma(wgmma_product(a, b, 1, 1, kMxCols)[0], sfa * sfb, sum);
+                        const float product = wgmma_product(a, b, 1, 1, kMxCols)[0];
+                        if (of_a) {
+                            sum = std::fma(product, sfa * sfb, sum);
+                            continue;
+                        }
+                        of_parts = std::fma(product, sfb, k % 128 == 0 ? 0.0f : of_parts);
+                        if (k % 128 + kMxCols == 128 || k + kMxCols >= p.k) sum = std::fma(of_parts, sfa, sum);
                     }
                     if (std::isnan(sum)) ASSERT_TRUE(std::isnan(float_of_bf16(p.d.at(r, c)))) << r << ", " << c;
                     else ASSERT_EQ(p.d.at(r, c), bf16_of_float(sum)) << of_a << ": " << r << ", " << c;

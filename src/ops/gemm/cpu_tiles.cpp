@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <type_traits>
+#include <vector>
 
 #include <finegemm/core/fp8.h>
 
@@ -25,6 +26,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// Parts of a k-block that have scales of their own.
 int64_t parts_of(const CpuTile& t) { return is_mx(t.args.sfb) ? kMxParts : 1; }
+/// Whether a scale of A serves parts that have several of B: what these make together is multiplied with it.
+bool sums_parts_first(const CpuTile& t) { return is_mx(t.args.sfb) && !is_mx(t.args.sfa); }
 
 /// The scales of the tile's columns in a part of a k-block; 0 past the end.
 template <typename T>
@@ -266,8 +269,8 @@ struct HopperScales {
         std::transform(row, row + t.rows, row_parts, factor_operand);
         std::transform(col, col + t.cols, col_parts, factor_operand);
     }
-    float factor(int64_t r, int64_t c) const {
-        return wgmma ? wgmma_factor(row_parts[r], col_parts[c]) : row[r] * col[c];
+    float factor(int64_t r, int64_t c, bool of_col_alone) const {
+        return wgmma ? wgmma_factor(row_parts[r], col_parts[c]) : of_col_alone ? col[c] : row[r] * col[c];
     }
 };
 
@@ -279,19 +282,24 @@ void hopper_sums(const CpuTile& t, BlockSteps blocks, bool tensor_core_scales, f
     std::fill_n(sums, t.rows * kCpuTileCols, 0.0f);
     HWY_ALIGN float product[kCpuTileCols];
     const int64_t parts = parts_of(t), length = kBlock / parts;
+    const bool parts_first = sums_parts_first(t);
+    std::vector<float> of_parts(parts_first ? static_cast<size_t>(t.rows * kCpuTileCols) : 0);
     HopperScales scales{.wgmma = tensor_core_scales, .row = {}, .col = {}, .row_parts = {}, .col_parts = {}};
     for (int64_t kb = blocks.first; kb < blocks.end; kb += blocks.step) {
         block.load(t, kb);
+        std::ranges::fill(of_parts, 0.0f);
         for (int64_t part = 0; part < parts; ++part) {
             scales.load(t, kb, static_cast<uint32_t>(part));
             for (int64_t r = 0; r < t.rows; ++r) {
                 for (int64_t c = 0; c < t.cols; c += static_cast<int64_t>(hn::Lanes(d)))
                     hn::Store(block.sum(d, r, c, {part * length, length}), df, product + c);
-                float* to = sums + r * kCpuTileCols;
+                float* to = (parts_first ? of_parts.data() : sums) + r * kCpuTileCols;
                 for (int64_t c = 0; c < t.cols; ++c)
-                    to[c] = std::fma(block.element(t, kb, r, c, product[c]), scales.factor(r, c), to[c]);
+                    to[c] = std::fma(block.element(t, kb, r, c, product[c]), scales.factor(r, c, parts_first), to[c]);
             }
         }
+        for (size_t i = 0; i < of_parts.size(); ++i)
+            sums[i] = std::fma(of_parts[i], scales.row[i / kCpuTileCols], sums[i]);
     }
 }
 
