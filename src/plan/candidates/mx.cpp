@@ -1,8 +1,8 @@
 // Kernels for FP8 with MX scales of B, and of A or not. Layer plan.
-// A promotion takes two instructions for each element and 32 of K, eight times as many as that of FP8's scales: so
-// tiles are those that wait for memory beside it, and of 64 columns at most, as four products have registers of their
-// own. Rates are predicted: what 64x64 elements of a k-block take to promote, 280 clocks, where that is more than what
-// the same tile takes in FP8 (plan/candidates.cpp).
+// A promotion takes two instructions for each element and 32 of K, and five for 128 beside scales of A that serve these,
+// where one of FP8 takes one: so tiles are those that wait for memory beside it, and of 64 columns at most, as four
+// products have registers of their own. Rates are fitted to an H200's times of the dense table and of the masked rows
+// (bench/mx_speed.py --sweep); those beside scales of A for 128 columns are what K = 7168 takes it.
 #include "plan/candidates.h"
 
 namespace finegemm::plan {
@@ -11,35 +11,33 @@ namespace {
 
 // clang-format off
 constexpr auto kDense = std::to_array<Candidate>({
-    {{64, 16, 8, 1, 1, kAlone, 2}, {0.165, 0.150, 0.58}},
-    {{64, 16, 8, 2, 1, kAlone, 2}, {0.180, 0.135, 0.57}},
-    {{64, 32, 7, 1, 1, kAlone, 2}, {0.200, 0.170, 0.52}},
-    {{64, 32, 16, 2, 1, kAlone, 1}, {0.110, 0.110, 0.83}},
-    {{64, 32, 7, 1, 3, kSplitK, 2}, {0.304, 0.170, 1.35}},
-    {{64, 32, 7, 1, 5, kSplitK, 2}, {0.240, 0.160, 1.70}},
-    {{64, 32, 6, 1, 8, kSplitK, 2}, {0.257, 0.170, 1.65}},
-    {{64, 48, 12, 2, 1, kAlone, 1}, {0.140, 0.140, 1.48}},
-    {{64, 64, 5, 1, 1, kAlone, 2}, {0.340, 0.290, 0.39}},
-    {{64, 64, 10, 2, 1, kAlone, 1}, {0.180, 0.180, 1.30}},
-    {{128, 32, 9, 2, 1, kAlone, 1}, {0.200, 0.200, 0.58}},
-    {{128, 32, 8, 2, 4, kSplitK, 1}, {0.190, 0.190, 2.27}},
-    {{128, 48, 8, 2, 1, kAlone, 1}, {0.260, 0.260, 0.60}},
-    {{128, 64, 8, 2, 1, kAlone, 1}, {0.350, 0.350, 0.61}},
+    {{64, 16, 8, 1, 1, kAlone, 2}, {0.287, 0.236, 0.29}},
+    {{64, 16, 8, 2, 1, kAlone, 2}, {0.272, 0.205, 0.73}},
+    {{64, 32, 7, 1, 1, kAlone, 2}, {0.374, 0.265, 0.51}},
+    {{64, 32, 16, 2, 1, kAlone, 1}, {0.244, 0.244, 0.77}},
+    {{64, 32, 7, 1, 3, kSplitK, 2}, {0.355, 0.171, 3.82}},
+    {{64, 32, 7, 1, 5, kSplitK, 2}, {0.316, 0.106, 3.67}},
+    {{64, 32, 6, 1, 8, kSplitK, 2}, {0.183, 0.081, 4.00}},
+    {{64, 48, 12, 2, 1, kAlone, 1}, {0.343, 0.343, 0.74}},
+    {{64, 64, 5, 1, 1, kAlone, 2}, {0.710, 0.406, 0.89}},
+    {{64, 64, 10, 2, 1, kAlone, 1}, {0.341, 0.341, 1.90}},
+    {{128, 48, 8, 2, 1, kAlone, 1}, {0.543, 0.543, 0.72}},
+    {{128, 64, 8, 2, 1, kAlone, 1}, {0.654, 0.654, 1.76}},
 });
 constexpr auto kOfRows = std::to_array<Candidate>({
-    {{64, 32, 7, 1, 1, kAlone, 2}, {0.200, 0.184, 0.49, 0.50}},
-    {{64, 64, 5, 1, 1, kAlone, 2}, {0.340, 0.290, 0.37, 0.50}},
-    {{128, 64, 8, 2, 1, kAlone, 1}, {0.360, 0.360, 0.61, 0.44}},
+    {{64, 32, 7, 1, 1, kAlone, 2}, {0.384, 0.095, 0.65, 0.50}},
+    {{64, 64, 5, 1, 1, kAlone, 2}, {0.671, 0.515, 0.81, 0.50}},
+    {{128, 64, 8, 2, 1, kAlone, 1}, {0.712, 0.712, 0.74, 0.79}},
 });
 // Beside scales of A for 128 columns, as who quantises activations so has them.
 constexpr auto kDenseMixed = std::to_array<Candidate>({
-    {{64, 32, 7, 1, 1, kAlone, 2}, {0.200, 0.170, 0.52}},
-    {{64, 64, 10, 2, 1, kAlone, 1}, {0.180, 0.180, 1.30}},
-    {{128, 64, 8, 2, 1, kAlone, 1}, {0.350, 0.350, 0.61}},
+    {{64, 32, 7, 1, 1, kAlone, 2}, {0.360, 0.250, 0.52}},
+    {{64, 64, 10, 2, 1, kAlone, 1}, {0.315, 0.315, 1.50}},
+    {{128, 64, 8, 2, 1, kAlone, 1}, {0.540, 0.540, 0.90}},
 });
 constexpr auto kOfRowsMixed = std::to_array<Candidate>({
-    {{64, 64, 5, 1, 1, kAlone, 2}, {0.340, 0.290, 0.37, 0.50}},
-    {{128, 64, 8, 2, 1, kAlone, 1}, {0.360, 0.360, 0.61, 0.44}},
+    {{64, 64, 5, 1, 1, kAlone, 2}, {0.600, 0.450, 0.60, 0.50}},
+    {{128, 64, 8, 2, 1, kAlone, 1}, {0.540, 0.540, 0.74, 0.60}},
 });
 // clang-format on
 
