@@ -24,9 +24,9 @@ KernelSource source_of(const FourBitConfig& c) {
     const char* const codes = c.codes == FourBitCodes::Mxfp4 ? "Mxfp4" : "Int4";
     const std::string entry = fmt::format("FineGEMM_four_bit_{}{}", codes, c.many() ? "_many" : "");
     return {.entry = entry,
-            .text = fmt::format("{}#define FG_WGMMA_N 16\n"
+            .text = fmt::format("{}#define FG_WGMMA_N {}\n"
                                 "#define FG_WGMMA_TYPE \"bf16\"\n"
-                                "#define FG_WGMMA_A_IN_REGISTERS\n"
+                                "{}"
                                 "#include <finegemm/device/four_bit/four_bit.cuh>\n"
                                 "inline constexpr finegemm::FourBitConfig kConfig{{finegemm::FourBitCodes::{}, "
                                 "finegemm::FourBitRows::{}}};\n"
@@ -34,7 +34,10 @@ KernelSource source_of(const FourBitConfig& c) {
                                 "{}(const __grid_constant__ finegemm::FourBitParams params) {{\n"
                                 "    finegemm::device::four_bit<kConfig>(params);\n"
                                 "}}\n",
-                                kDefines, codes, c.many() ? "Many" : "Few", entry)};
+                                kDefines, c.decodes_to_shared() ? 128 : 16,
+                                c.decodes_to_shared() ? "" : "#define FG_WGMMA_A_IN_REGISTERS\n", codes,
+                                c.many() ? "Many" : "Few", entry),
+            .yield_interval = c.decodes_to_shared() ? 16u : 0u};  // of FP8 tiles of 256x128, too
 }
 
 }  // namespace finegemm::jit

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <finegemm/core/tma_box.h>
+#include <finegemm/device/either.cuh>
 #include <finegemm/device/four_bit/multiply.cuh>
+#include <finegemm/device/four_bit/multiply_many.cuh>
 #include <finegemm/device/four_bit/walk.cuh>
 #include <finegemm/device/ptx/dynamic_shared.cuh>
 #include <finegemm/device/ptx/tma.cuh>
@@ -81,7 +83,8 @@ private:
 /// Orders the scales of each k-block's rows as math warps load them, by a converged warp, once for all of these; those
 /// of MXFP4 are multiplied by that of each block.
 template <FourBitConfig C>
-__device__ void order_scales(const FourBitShared<C>& smem) {
+    requires(!C.decodes_to_shared())
+__device__ void prepare_blocks(const FourBitShared<C>& smem, uint32_t /*warp*/) {
     constexpr uint32_t kOfLane = ceil_div(C.tile_rows(), kWarpSize);
     const uint32_t lane = threadIdx.x % kWarpSize;
     for (auto at = RingCursor<C.stages()>::consumer();; ++at) {
@@ -116,19 +119,24 @@ __device__ void four_bit(const FourBitParams& p) {
             ptx::mbarrier_init(smem.scaled(stage), kWarpSize);
             ptx::mbarrier_init(smem.empty(stage), C.math_warps() * kLanesArrive);
         }
+        for (uint32_t slot = 0; slot < C.decoded_blocks(); ++slot) {
+            ptx::mbarrier_init(smem.is_decoded(slot), C.kDecodeWarps * kLanesArrive);
+            ptx::mbarrier_init(smem.free(slot), C.math_warps() * kLanesArrive);
+        }
         ptx::fence_mbarrier_init();
     }
     __syncthreads();
     ptx::grid_dependency_wait();
     const uint32_t warp = ptx::broadcast(threadIdx.x / kWarpSize);
+    constexpr FourBitRegisters kRegisters = four_bit_registers(C);
     if (warp < C.math_warps()) {
-        if (C.many()) ptx::setmaxnreg_inc<FourBitRegisters::kMath>();
-        FourBitMath<C>(p, smem).run();
+        if (C.many()) ptx::setmaxnreg_inc<kRegisters.math>();
+        Either<C.decodes_to_shared(), FourBitSharedMath<C>, FourBitMath<C>>(p, smem).run();
         return;
     }
-    if (C.many()) ptx::setmaxnreg_dec<FourBitRegisters::kLoad>();
+    if (C.many()) ptx::setmaxnreg_dec<kRegisters.others>();
     if (warp == C.math_warps()) FourBitLoader<C>(p, smem).run();
-    else if (warp == C.math_warps() + 1) order_scales<C>(smem);
+    else if (C.decodes_to_shared() || warp == C.math_warps() + 1) prepare_blocks<C>(smem, warp - C.math_warps() - 1);
 }
 
 }  // namespace finegemm::device

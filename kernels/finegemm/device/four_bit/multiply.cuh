@@ -35,7 +35,6 @@ public:
             else if (tile.rows <= 64) multiply<64>(tile);
             else if (tile.rows <= 96) multiply<96>(tile);
             else if (tile.rows <= 128) multiply<128>(tile);
-            else if (kRowsOfB == 1 && tile.rows <= 192) multiply<96, 2>(tile);  // else registers are spilled
             else multiply<128, 2>(tile);
         }
     }

@@ -23,11 +23,14 @@ struct FourBitShared {
     __device__ SmemAddr block_scale(uint32_t stage, uint32_t block) const {
         return row_scales(stage, C.scale_sets()) + block * 4;
     }
+    __device__ SmemAddr decoded(uint32_t slot) const { return base + (kAt.decoded + slot * kDecodedBytes); }
     __device__ SmemAddr d(uint32_t warpgroup) const { return base + (kAt.d + warpgroup * kAt.d_warpgroup); }
     __device__ SmemAddr tile(uint32_t stage) const { return base + (kAt.tiles + stage * 16); }
     __device__ SmemAddr full(uint32_t stage) const { return base + (kAt.full + stage * 8); }
     __device__ SmemAddr scaled(uint32_t stage) const { return base + (kAt.scaled + stage * 8); }
     __device__ SmemAddr empty(uint32_t stage) const { return base + (kAt.empty + stage * 8); }
+    __device__ SmemAddr is_decoded(uint32_t slot) const { return base + (kAt.is_decoded + slot * 8); }
+    __device__ SmemAddr free(uint32_t slot) const { return base + (kAt.free + slot * 8); }
 };
 
 }  // namespace finegemm::device

@@ -49,6 +49,10 @@ __device__ inline uint32_t load_shared_word(SmemAddr at) {
     return x;
 }
 
+__device__ inline void store_shared_word(SmemAddr to, uint32_t x) {
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(to.bits), "r"(x) : "memory");
+}
+
 struct Float2 {
     float part[2];
 };

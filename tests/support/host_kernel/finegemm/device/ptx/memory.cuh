@@ -111,6 +111,7 @@ inline Float2 load_shared_x2(SmemAddr at) { return load_shared_as<Float2>(at); }
 inline Float4 load_shared_x4(SmemAddr at) { return load_shared_as<Float4>(at); }
 inline Words4 load_shared_words_x4(SmemAddr at) { return load_shared_as<Words4>(at); }
 inline void store_shared(SmemAddr at, float x) { store_shared_as(at, x); }
+inline void store_shared_word(SmemAddr at, uint32_t x) { store_shared_as(at, x); }
 inline void store_shared_x2(SmemAddr at, float x, float y) { store_shared_as(at, Float2{{x, y}}); }
 inline void store_shared_x4(SmemAddr at, const Float4& v) { store_shared_as(at, v); }
 inline void store_shared_words_x4(SmemAddr at, const Words4& v) { store_shared_as(at, v); }
