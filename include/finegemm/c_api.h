@@ -312,8 +312,7 @@ FINEGEMM_C_API int32_t finegemm_k_grouped_gemm(finegemm_context* context, const 
 FINEGEMM_C_API int32_t finegemm_einsum(finegemm_context* context, const char* equation,
                                        const finegemm_einsum_args* args, const finegemm_gemm_options* options,
                                        finegemm_error* error);
-/* Scales for each row and 128 columns of x, or of one column for each row; finegemm/quantize.h has the rules. `options`
-   may be null. */
+/* Scales for each row and 128 columns of x, or for each row; finegemm/quantize.h has the rules. `options`: or null. */
 FINEGEMM_C_API int32_t finegemm_quantize_rows(finegemm_context* context, const finegemm_matrix* x,
                                               const finegemm_matrix* q, const finegemm_matrix* scales,
                                               const finegemm_quantize_options* options, finegemm_error* error);

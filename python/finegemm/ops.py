@@ -160,16 +160,14 @@ def k_grouped_gemm(
     contiguous, as the transposes of [K, M] and [K, N].
 
     With one dimension a and b have the groups one behind the other: a [M * K] is first [M, k_0], then [M, k_1] and so
-    on, row-major, and b [N * K] the same with N. The scales stay as they are, and tell M, N
-    and K; without scales K is where the last group ends, and offsets or sizes are on the CPU.
+    on, row-major, and b [N * K] the same with N. The scales stay as they are, and tell M, N and K; without scales K is
+    where the last group ends. Offsets and sizes are on the CPU then.
 
     `offsets` is an array of int32 on the device of d, or on the CPU, or a list of ints; `sizes` are on the CPU, or a
     list. A GPU reads its own offsets when the kernel runs, nothing waits for them; ones that break the rules lead to
     nothing outside of the arrays, and `check_values` names them. Those on the CPU are checked here, and a CUDA graph
-    keeps them. Where a and b have one dimension they must be on the CPU.
-
-    With `accumulate` the products are added to d; a group without k then leaves its d as it is, and else makes it zero.
-    The rest as in gemm; results are always batch-invariant.
+    keeps them. With `accumulate` the products are added to d; a group without k then leaves its d as it is, and else
+    makes it zero. The rest as in gemm; results are always batch-invariant.
     """
 
 

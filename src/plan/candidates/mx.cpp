@@ -1,8 +1,8 @@
 // Kernels for FP8 with MX scales of B, and of A or not. Layer plan.
-// A promotion takes two instructions for each element and 32 of K, and five for 128 beside scales of A that serve these,
-// where one of FP8 takes one: so tiles are those that wait for memory beside it, and of 64 columns at most, as four
-// products have registers of their own. Rates are fitted to an H200's times of the dense table and of the masked rows
-// (bench/mx_speed.py --sweep); those beside scales of A for 128 columns are what K = 7168 takes it.
+// A promotion takes two instructions for each element and 32 of K, and five for 128 beside scales of A that serve
+// these, where one of FP8 takes one: so tiles are those that wait for memory beside it, and of 64 columns at most, as
+// four products have registers of their own. Rates are fitted to an H200's times of the dense table and of the masked
+// rows (bench/mx_speed.py --sweep); those beside scales of A for 128 columns are what K = 7168 takes it.
 #include "plan/candidates.h"
 
 namespace finegemm::plan {
