@@ -103,7 +103,7 @@ class WholeRows(Fixture):
             problem.run(self.tested, problem.memory("cuda"))
 
     def whole_rows_bandwidth(self):
-        """Of bf16 to integers against a copy of as many bytes, beside scales for 128 columns."""
+        """Of bf16 to integers against scales for 128 columns, beside a copy of as many bytes."""
         out = {}
         for rows, cols in ((4096, 7168), (8192, 7168), (8192, 2048), (4096, 16384), (4096, 28672), (64, 7168)):
             x = torch.randn(rows, cols, device="cuda", generator=self.generator).bfloat16()
@@ -117,7 +117,7 @@ class WholeRows(Fixture):
             t = median_times(calls, self.options.rounds)
             of_copy = round(t["copy"] / t["whole_rows"], 3)
             out[f"{rows}x{cols}"] = {"of_copy": of_copy, "us": {name: round(us, 1) for name, us in t.items()}}
-        worst = min(row["of_copy"] for shape, row in out.items() if shape in ("4096x7168", "8192x7168", "4096x16384"))
-        if worst < 0.8:
-            raise TooSlow(f"quantisation of whole rows reaches {worst:.2f} of the bandwidth of a copy: {out}")
+        worst = min(row["us"]["rows"] / row["us"]["whole_rows"] for row in out.values())
+        if worst < 0.85:
+            raise TooSlow(f"quantisation of whole rows reaches {worst:.2f} of that of 128 columns: {out}")
         return out
