@@ -107,8 +107,8 @@ private:
     }
 
     /// `scales`: what callers call those of B. `sms`: 0: as the call says. `early`: while the launch before ends.
-    void multiply(std::string_view scales, const GroupedGemmArgs& args, const Epilogue& epilogue = {},
-                  int32_t sms = 0, bool early = true) const {
+    void multiply(std::string_view scales, const GroupedGemmArgs& args, const Epilogue& epilogue = {}, int32_t sms = 0,
+                  bool early = true) const {
         auto options = overlapping<GemmOptions>();
         options.pdl = early;
         if (sms > 0) options.num_sms = sms;
