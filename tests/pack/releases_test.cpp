@@ -118,13 +118,17 @@ bool is_late(const Pending&) { return true; }
 
 /// ptxas lets an arrival pass loads that nothing has used yet, whatever PTX says of releases, and TMA may overwrite
 /// what they read. A math warp of a product loads the scales of a k-block, by three loads at most, before it gives the
-/// one before back: these may be pending once.
+/// one before back: these may be pending once. Rows whose numbers say where they go are stored behind branches, so that
+/// loads of four words from a warp's own strip may be pending: TMA writes none of these, and scales come otherwise.
 TEST_P(Releases, OfProductsLeaveNoLoadOfTheirStageOnItsWay) {
     constexpr uint32_t kLoadsOfBlock = 3;
     const auto late = [](const Pending& p) { return p.releases > 0 || p.loads >= kLoadsOfBlock; };
     for (const GemmConfig& config : plan::kernels()) {
         const KernelSource source = gemm_source(config, plan::name_of(config));
-        const size_t loads = expect_none_late(*pack.find(source), source.entry, 2, &Step::loads, late);
+        const auto counts = [&](const Step& x) {
+            return x.loads() && !(config.finish == Finish::Indexed && x.loads_four_words());
+        };
+        const size_t loads = expect_none_late(*pack.find(source), source.entry, 2, counts, late);
         EXPECT_TRUE(loads >= 2 || kernel_plan(config).promotion != Promotion::BlockScale) << source.entry;
     }
 }
