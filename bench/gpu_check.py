@@ -213,11 +213,13 @@ CHECKS = {
 
 # Beside those of speed and of several GPUs: others time something as well, or fill the GPU's memory or all its SMs.
 ALONE = {
+    "affine_options",
     "dependent_launch",
     "ep_bits",
     "ep_graph",
     "ep_many",
     "four_bit_repeat",
+    "gradients_beyond_31_bits",
     "grouped_capacity",
     "grouped_skew",
     "grouped_tall",
