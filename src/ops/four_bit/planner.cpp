@@ -10,9 +10,8 @@ namespace finegemm {
 namespace {
 
 /// Microseconds of an H200: of a launch with its first stage and its last store, and of a k-block of a tile of up to so
-/// many rows in a CTA among those of all SMs. Fitted to bench/results/four_bit_h200.json and four_bit_many_h200.json,
-/// all rows of which are within 7%, but for many rows of MXFP4, where the record is of the kernel before. With up to 48
-/// rows kernels for many have not been timed.
+/// many rows in a CTA among those of all SMs. Fitted to bench/results/four_bit_h200.json and four_bit_many_h200.json.
+/// With up to 48 rows kernels for many have not been timed.
 constexpr double kLaunch = 4;
 struct Block {
     double rows, us;
