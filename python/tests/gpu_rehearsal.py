@@ -251,6 +251,7 @@ class Rehearsal:
             down = args.down
             sizes = {"tokens": args.x.rows, "choices": args.ids.cols, "hidden": args.x.cols, "experts": down.count}
             kinds = {"intermediate": down.matrix.cols, "fused": options.fused, "f32_between": options.f32_between}
+            kinds["biased"] = int(bool(options.gate_up_bias.data))
             shape = gpu_library.C["moe_shape"](device=b"h200", **sizes, **kinds)
             shape.struct_size = ctypes.sizeof(shape)
             plan = library.explained(library.c.finegemm_explain_moe, shape)
@@ -261,7 +262,7 @@ class Rehearsal:
         ep_moe = gpu_library.Library.ep_moe
 
         def ranked(library, communicator, args, how, options, out):
-            self.names.add("ep_slots")
+            self.names |= {"ep_pull", "ep_push"} if how.memory else {"ep_slots"}
             options.numerics = gpu_library.HOPPER
             recorded(lambda: self.spoiling(lambda: ep_moe(library, communicator, args, how, options, out), out))
 
