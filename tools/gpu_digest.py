@@ -40,6 +40,7 @@ OPERATIONS = {
     ],
     "swiglu": [
         "src/ops/swiglu/*",
+        "src/ops/expert_bias.h",
         "kernels/finegemm/quantize/activation.h",
         "kernels/finegemm/quantize/swiglu.h",
     ],
@@ -49,7 +50,7 @@ OPERATIONS = {
     "four_bit": ["src/ops/four_bit/*", "kernels/finegemm/four_bit/*"],
     "moe": ["src/ops/moe/*"],
     "ep": ["src/ops/ep/*", "src/comm/*", "kernels/finegemm/routing/slots.h", "kernels/finegemm/routing/peers.h"],
-    "routing": ["src/ops/routing/*", "kernels/finegemm/routing/routing.h"],
+    "routing": ["src/ops/routing/*", "src/ops/expert_bias.h", "kernels/finegemm/routing/routing.h"],
     "topk": ["src/ops/topk/*", "kernels/finegemm/topk/*"],
 }
 SHARED = [
