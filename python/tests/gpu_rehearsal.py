@@ -227,7 +227,8 @@ class Rehearsal:
         prepare = gpu_four_bit.prepare_four_bit
 
         def prepared(library, a, sfa, weights, d, *others, **options):
-            self.names.add(f"four_bit_{weights.name.capitalize()}")
+            many = "_many" if options.get("expected_m") == gpu_four_bit.MANY else ""
+            self.names.add(f"four_bit_{weights.name.capitalize()}{many}")
             call = prepare(library, a, sfa, weights, d, *others, **options)
             return lambda: recorded(lambda: self.spoiling(call, d))
 
