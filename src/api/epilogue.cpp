@@ -145,7 +145,8 @@ void check_finish(const Call& call) {
 
 void check_epilogue_operands(const Call& call, const Argument& d, const std::array<Argument, 4>& inputs) {
     const Given given = given_in(call.epilogue());
-    if (given.first && call.options.accumulate)
+    if (!given.first) return;
+    if (call.options.accumulate)
         reject("accumulate", "is set, but so is {}; leave it out{}", given.first,
                facts_of(given.finish).loads_source ? ", and pass d as c" : "");
     plan::given_arguments(

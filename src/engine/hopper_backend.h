@@ -83,13 +83,15 @@ struct CallKey {
     bool operator==(const CallKey& other) const { return std::memcmp(this, &other, sizeof *this) == 0; }
 };
 
-/// Most calls have no epilogue, and XXH3 takes half as long for what has at most 240 bytes.
+/// Most calls count no choices and have no epilogue, and XXH3 takes half as long for what has at most 240 bytes.
 struct CallKeyHash {
     size_t operator()(const CallKey& key) const {
-        constexpr size_t kBefore = offsetof(CallKey, epilogue);
+        constexpr size_t kBefore = offsetof(CallKey, choices);
         static_assert(kBefore <= 240 && std::has_unique_object_representations_v<CallKey>);
-        const size_t before = XXH3_64bits(&key, kBefore);
-        return key.epilogue == kNoEpilogueKey ? before : before ^ BytesHash()(key.epilogue);
+        size_t hash = XXH3_64bits(&key, kBefore);
+        if (key.choices.ids) hash ^= BytesHash()(key.choices);
+        if (!(key.epilogue == kNoEpilogueKey)) hash ^= BytesHash()(key.epilogue);
+        return hash;
     }
 };
 

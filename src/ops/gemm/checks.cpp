@@ -177,14 +177,16 @@ void check_gemm(const Call& call) {
                      named("b", call.b),
                      named("sfb", call.sfb),
                      {"d", d, call.d.count, call.d.stride}};
+    const Finish finish = call.finish();
+    const auto is_rare = [](const Argument& argument) {
+        return argument.x.dtype == DType::E5M2 || argument.x.dtype == DType::I8;
+    };
     check_finish(call);
     check_stacks(call, x);
-    check_operands(x.a, x.sfa, x.b, x.sfb, x.d, call.d.matrix.cols, call.grouping, call.finish());
+    check_operands(x.a, x.sfa, x.b, x.sfb, x.d, call.d.matrix.cols, call.grouping, finish);
     check_layouts(call, x);
-    for (const Argument& operand : {x.a, x.b})
-        if (operand.x.dtype == DType::E5M2 || operand.x.dtype == DType::I8 || is_mx(x.sfb.x) ||
-            finds_rows(call.finish()))
-            plan::check_operand_types(problem_of(call), "a");
+    if (is_rare(x.a) || is_rare(x.b) || is_mx(x.sfb.x) || finds_rows(finish))
+        plan::check_operand_types(problem_of(call), "a");
     if (call.of_rows()) check_row_groups(call, x);
     else if (call.of_k()) check_k_groups(call, x);
     if (!call.of_rows()) check_accumulate(call, x);
