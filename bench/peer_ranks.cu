@@ -66,7 +66,7 @@ struct Rank {
     uint32_t *memory, *q, *y_gpu;
     float* scales;
     int32_t *numbers, *counts;
-    uint64_t* missing;
+    uint64_t *missing, *results;
     // As the host has it.
     std::vector<uint32_t> q_wanted, scales_wanted, returned_wanted;
     std::vector<int32_t> numbers_wanted, counts_wanted;
@@ -137,8 +137,9 @@ struct Problem {
         rank.counts = on_gpu(std::vector<int32_t>(ranks + 1, -7));
         rank.y_gpu = on_gpu(rank.y);
         rank.missing = on_gpu(std::vector<uint64_t>(1, 0));
+        rank.results = on_gpu(std::vector<uint64_t>(size_t{ranks} * capacity, 0));
     }
-    /// Rows one by one: of an expert those of rank 0 first.
+    /// Rows one by one: of an expert ranks alternate.
     void compute() {
         for (uint32_t to = 0; to < ranks; ++to) {
             Rank& rank = all[to];
@@ -161,10 +162,18 @@ struct Problem {
         uint32_t here = 0;
         for (uint32_t e = 0; e < experts; ++e) {
             rank.numbers_wanted[e] = static_cast<int32_t>(here);
-            for (Rank& from : all) {
-                const uint32_t first = from.offsets[to * experts], end = from.offsets[to * experts + e + 1];
-                for (uint32_t row = from.offsets[to * experts + e]; row < end && row - first < capacity;
-                     ++row, ++here) {
+            std::vector<uint32_t> begins{here};
+            for (const Rank& from : all) {
+                const auto fitting = [&](uint32_t i) {
+                    return std::min<uint32_t>(from.offsets[to * experts + i] - from.offsets[to * experts], capacity);
+                };
+                begins.push_back(begins.back() + fitting(e + 1) - fitting(e));
+            }
+            for (uint32_t r = 0; r < ranks; ++r) {
+                Rank& from = all[r];
+                const uint32_t first = from.offsets[to * experts + e], count = begins[r + 1] - begins[r];
+                for (uint32_t row = first; row < first + count; ++row) {
+                    here = place_in_turn(begins.data(), ranks, r, row - first);
                     const auto choice = std::find(from.inverse.begin(), from.inverse.end(), static_cast<int32_t>(row));
                     const size_t token = (choice - from.inverse.begin()) / k;
                     const uint32_t* const source = from.rows.data() + token * row_words();
@@ -175,6 +184,7 @@ struct Problem {
                                 from.returned_wanted.begin() + size_t{row} * hidden / 2);
                 }
             }
+            here = begins.back();
         }
         rank.numbers_wanted[experts] = static_cast<int32_t>(here);
     }
@@ -195,26 +205,25 @@ struct Problem {
                    .row_bytes = row_words() * 4,
                    .result_bytes = hidden * 2};
         for (uint32_t r = 0; r < ranks; ++r) v.memory[r] = reinterpret_cast<uint8_t*>(all[r].memory);
-        const Divider by_ranks = Divider::by(ranks);
         pulls.push_back({.peers = v,
-                         .by_ranks = by_ranks,
+                         .by_ranks = Divider::by(ranks),
                          .by_chunks = Divider::by(ceil_div(hidden, kPull.chunk_bytes())),
                          .q = reinterpret_cast<uint8_t*>(rank.q),
                          .scales = rank.scales,
                          .scale_col_stride = int64_t{ranks} * capacity,
                          .numbers = rank.numbers,
-                         .counts = rank.counts});
+                         .counts = rank.counts,
+                         .results = rank.results});
         pushes.push_back({.peers = v,
-                          .first = 0,
-                          .last = experts,
-                          .by_ranks = by_ranks,
                           .by_chunks = Divider::by(ceil_div(hidden * 2, kPush.chunk_bytes())),
-                          .y = reinterpret_cast<const uint8_t*>(rank.y_gpu)});
+                          .y = reinterpret_cast<const uint8_t*>(rank.y_gpu),
+                          .numbers = rank.numbers,
+                          .results = rank.results});
     }
     void release() {
         for (Rank& r : all)
             for (void* memory : {(void*)r.memory, (void*)r.q, (void*)r.y_gpu, (void*)r.scales, (void*)r.numbers,
-                                 (void*)r.counts, (void*)r.missing})
+                                 (void*)r.counts, (void*)r.missing, (void*)r.results})
                 check(cudaFree(memory), "cudaFree");
     }
     /// Words of all ranks that differ.

@@ -60,8 +60,6 @@ CudaTable::CudaTable(std::shared_ptr<const cuda::Driver> driver, int device, int
 CudaTable::~CudaTable() {
     if (!driver_->process.is_this()) return;
     const cuda::CurrentDevice current(device_);
-    if (event_) static_cast<void>(driver_->api.EventDestroy(event_));
-    if (beside_) static_cast<void>(driver_->api.StreamDestroy(beside_));
     for (const cuda::DevicePtr memory : opened_) static_cast<void>(driver_->api.IpcCloseMemHandle(memory));
     if (address_.bytes > 0) static_cast<void>(driver_->api.MemFree(address_.memory));
 }
@@ -83,21 +81,6 @@ void CudaTable::reach(const std::vector<Address>& all) {
 bool CudaTable::reaches_all() const {
     return std::ranges::all_of(of_, [](const void* memory) { return memory != nullptr; });
 }
-
-void CudaTable::wait_behind(Stream first, Stream then) {
-    driver_->check(driver_->api.EventRecord(event_, first), "cuEventRecord");
-    driver_->check(driver_->api.StreamWaitEvent(then, event_, 0), "cuStreamWaitEvent");
-}
-
-Stream CudaTable::fork(Stream from) {
-    constexpr unsigned kNonBlocking = 1, kNoTiming = 2;  // CU_STREAM_NON_BLOCKING, CU_EVENT_DISABLE_TIMING
-    if (!beside_) driver_->check(driver_->api.StreamCreate(&beside_, kNonBlocking), "cuStreamCreate");
-    if (!event_) driver_->check(driver_->api.EventCreate(&event_, kNoTiming), "cuEventCreate");
-    wait_behind(from, beside_);
-    return beside_;
-}
-
-void CudaTable::join(Stream to) { wait_behind(beside_, to); }
 
 void CudaTable::agree(const std::vector<uint8_t>& reach_all) {
     whole_ = std::ranges::all_of(reach_all, [](uint8_t reaches) { return reaches != 0; });

@@ -29,22 +29,17 @@ public:
     /// none, or as much as another.
     void reach(const std::vector<Address>& all);
     bool reaches_all() const;
-    Stream fork(Stream from) override;
-    void join(Stream to) override;
     /// What each rank says of itself: all do the same.
     void agree(const std::vector<uint8_t>& reach_all);
 
 private:
     void* reached(const Address& other);
-    void wait_behind(Stream first, Stream then);
 
     const std::shared_ptr<const cuda::Driver> driver_;
     const cuda::Device device_;  // of its own: it may outlive the group
     const int rank_;
     Address address_{};
     cuda::Result no_memory_ = 0;
-    Stream beside_ = nullptr;
-    void* event_ = nullptr;
     std::vector<cuda::DevicePtr> opened_;                // of other processes
     std::vector<std::unique_ptr<cuda::Device>> others_;  // of this one, whose contexts must stay
 };

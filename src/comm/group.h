@@ -50,10 +50,6 @@ public:
     void* of(int rank) const { return of_[static_cast<size_t>(rank)]; }
     /// Whether all ranks reach that of all.
     bool is_whole() const { return whole_; }
-    /// A stream that goes on behind what is queued on `from`, beside it; `from` where there is none.
-    virtual Stream fork(Stream from) { return from; }
-    /// `to` goes on behind what is queued on the stream beside it.
-    virtual void join(Stream) {}
 
 protected:
     explicit PeerTable(int ranks) : of_(static_cast<size_t>(ranks)) {}

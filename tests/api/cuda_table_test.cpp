@@ -71,23 +71,6 @@ TEST_F(CudaTables, ReachOfAnotherProcessByTheNameOfItsMemory) {
     EXPECT_EQ(mock->allocations, 0);
 }
 
-TEST_F(CudaTables, HaveAStreamBesideTheCallers) {
-    {
-        const auto one = table(0);
-        const cuda::Device device(driver_, 0);
-        const cuda::CurrentDevice current(device);
-        EXPECT_EQ(mock->count("cuStreamCreate") + mock->count("cuEventCreate"), 0);
-        const Stream beside = one->fork(nullptr);
-        EXPECT_NE(beside, nullptr);
-        EXPECT_EQ(one->fork(nullptr), beside);
-        one->join(nullptr);
-        EXPECT_EQ(mock->count("cuStreamCreate"), 1);
-        EXPECT_EQ(mock->count("cuEventRecord"), 3);
-        EXPECT_EQ(mock->count("cuStreamWaitEvent"), 3);
-    }
-    EXPECT_EQ(mock->events, 0);
-}
-
 TEST_F(CudaTables, SayThatTheyDoNotReachWhatHasNoWay) {
     const auto one = table(1);
     const std::pair<const char*, void (*)(mock::Driver&, Address&)> cases[] = {

@@ -44,16 +44,13 @@ private:
     size_t fetched_ = 0;
 };
 
-/// Memory of two ranks that lies nowhere, with a stream of its own.
+/// Memory of two ranks that lies nowhere.
 class SomewhereTable final : public comm::PeerTable {
 public:
     SomewhereTable() : PeerTable(kRanks) {
         of_ = {test::address(0x200000000), test::address(0x300000000)};
         whole_ = true;
     }
-    Stream fork(Stream) override { return test::address(0x77); }
-    void join(Stream) override { ++joined; }
-    int joined = 0;
 };
 
 class HopperEp : public test::HopperTest {
@@ -81,6 +78,7 @@ protected:
         for (const mock::Launch& launch : mock->launches)
             entries.push_back(launch.entry.ends_with("_gated")     ? "gated"
                               : launch.entry.ends_with("_grouped") ? "grouped"
+                              : launch.entry.ends_with("_indexed") ? "indexed"
                                                                    : launch.entry.substr(9));
         return entries;
     }
@@ -155,7 +153,7 @@ TEST_F(HopperEp, TakesRowsThroughMemoryOfRanks) {
     Recorded group({});
     const PeerMemoryState memory = memory_of_ranks(20, group);
     EXPECT_EQ(run(group, kCapacity, 0x100000000, true, &memory),
-              (std::vector<std::string>{"routing_route", "routing_permute_quantize", "ep_pull", "gated", "grouped",
+              (std::vector<std::string>{"routing_route", "routing_permute_quantize", "ep_pull", "gated", "indexed",
                                         "ep_push", "routing_combine"}));
     EXPECT_TRUE(group.exchanges.empty());
     EXPECT_EQ(mock->allocations, 0);
@@ -171,35 +169,9 @@ TEST_F(HopperEp, TakesRowsThroughMemoryOfRanks) {
     EXPECT_EQ(combine.combine.y, v.result(1, 0));
     EXPECT_EQ(pull.grid, 5u) << "20 tokens of each of two ranks, a warp each";
     EXPECT_EQ(pull.block, 256u);
-    EXPECT_EQ(push.push.first, 0u);
-    EXPECT_TRUE(push.push.ends());
-    EXPECT_EQ(push.grid, 1u) << "16 rows, a warp each";
-    EXPECT_EQ(push.block, 1024u);
-}
-
-TEST_F(HopperEp, SendsResultsOfSomeExpertsWhileOthersCompute) {
-    constexpr int64_t kMany = 1024;
-    Recorded group({});
-    const PeerMemoryState memory = memory_of_ranks(kMany, group);
-    EXPECT_EQ(
-        run(group, kMany, 0x100000000, true, &memory, kMany),
-        (std::vector<std::string>{"routing_route_cluster", "routing_permute_quantize", "ep_pull", "gated", "grouped",
-                                  "ep_push", "grouped", "ep_push", "grouped", "ep_push", "routing_combine"}))
-        << "as many parts as experts, where these are few";
-    EXPECT_EQ(static_cast<const SomewhereTable&>(*memory.table).joined, 1);
-    const int32_t* const offsets = mock->launches[2].pull.numbers;
-    for (uint32_t i = 0; i < kExperts; ++i) {
-        const mock::Launch &product = mock->launches[4 + 2 * i], &push = mock->launches[5 + 2 * i];
-        EXPECT_EQ(product.grid, 132u - 16) << "the other SMs are for what pushes";
-        EXPECT_EQ(product.programmatic, i == 0) << "the next ones do not wait there";
-        EXPECT_EQ(product.grouped.groups.ends, offsets + i + 1);
-        EXPECT_EQ(product.grouped.groups.groups, 1u);
-        EXPECT_EQ(push.stream, test::address(0x77));
-        EXPECT_EQ(push.push.first, i);
-        EXPECT_EQ(push.push.last, i + 1);
-        EXPECT_EQ(push.grid, i + 1 < kExperts ? 16u : 64u);
-        EXPECT_FALSE(push.programmatic);
-    }
+    EXPECT_EQ(push.push.y, nullptr) << "results are where they belong";
+    EXPECT_EQ(push.push.results, pull.pull.results);
+    EXPECT_EQ(push.grid, 1u);
 }
 
 TEST_F(HopperEp, IsCapturedAtACapacityAlone) {

@@ -86,6 +86,13 @@ struct Problem {
         x.d = {d.view()};
         return x;
     }
+    /// Addresses of rows of D, as layers over ranks have them.
+    std::vector<uint64_t> addresses(test::Buffer<Element>& d) const {
+        std::vector<uint64_t> all;
+        for (const int32_t row : rows_of_d)
+            all.push_back(row >= 0 && row < d_height ? reinterpret_cast<uint64_t>(&d.at(row, 0)) : 0);
+        return all;
+    }
     Epilogue epilogue() {
         const auto numbers = [&](const std::vector<int32_t>& x) {
             return RowIndices{{x.data(), DType::I32, m, 1, 1, 1, {}}};
@@ -111,7 +118,10 @@ protected:
         const GemmOptions options{.numerics = Numerics::Hopper, .epilogue = p.epilogue()};
         const GroupedGemmArgs of_cpu = p.args(here), of_kernel = p.args(there);
         cpu_gemm({of_cpu, options}, pool);
-        const Call call(of_kernel, options);
+        GemmOptions placed = options;
+        const std::vector<uint64_t> addresses = p.addresses(there);
+        if (p.scatters && seed % 2 == 0) placed.epilogue.rows_of_d = {{addresses.data(), DType::I64, p.m, 1, 1, 1, {}}};
+        const Call call(of_kernel, placed);
         const plan::Problem problem = problem_of(call);
         ASSERT_EQ(plan::rejected(problem, *plan::find_device("h200"), C), "") << plan::name_of(C);
         const uint32_t ctas = 1 + seed % 3;

@@ -85,9 +85,10 @@ struct FinishParamsOf<Finish::Gated> {
 struct IndexedParams {
     const uint8_t* a;  // codes, for rows that are found by numbers
     int64_t a_row_stride;
-    const int32_t* numbers_of_a;  // [rows], or null: each row is that of its own number
-    const int32_t* numbers_of_d;  // likewise, of D
-    uint32_t a_count, d_count;    // rows that there are
+    const int32_t* numbers_of_a;     // [rows], or null: each row is that of its own number
+    const int32_t* numbers_of_d;     // likewise, of D
+    const uint64_t* addresses_of_d;  // [rows], of rows of D in the memory of any GPU, 0 for none; or null
+    uint32_t a_count, d_count;       // rows that there are
     uint32_t k;
     const float* factors;  // of each row, or null
     int64_t factor_stride;

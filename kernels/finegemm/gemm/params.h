@@ -120,16 +120,17 @@ struct WithFinish : Base {
     typename FinishParamsOf<F>::Type finish;
 };
 
-// Numbers that say where rows of A, and of D, are; null for kernels that take none.
+/// Numbers that say where rows of A are; null for kernels that take none.
 template <typename Params>
 FG_HD constexpr const int32_t* numbers_of_a(const Params& p) {
     if constexpr (requires { p.finish.numbers_of_a; }) return p.finish.numbers_of_a;
     return nullptr;
 }
+/// Has each row of D a place of its own?
 template <typename Params>
-FG_HD constexpr const int32_t* numbers_of_d(const Params& p) {
-    if constexpr (requires { p.finish.numbers_of_d; }) return p.finish.numbers_of_d;
-    return nullptr;
+FG_HD constexpr bool places_d(const Params& p) {
+    if constexpr (requires { p.finish.numbers_of_d; }) return p.finish.numbers_of_d || p.finish.addresses_of_d;
+    return false;
 }
 
 /// The parameters that all kernels for grouping `G` take.

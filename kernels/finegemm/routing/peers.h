@@ -75,18 +75,26 @@ struct PeerView {
     }
 };
 
-/// A kernel that takes rows of tokens to experts, or results back: each CTA finds all places by itself.
+/// The place of row number `i` of a rank among rows of an expert: ranks alternate as long as they have rows. So
+/// results, which leave in this order, are for all ranks at any time, and no link waits while another has all.
+/// `begins`: where rows of each rank, and those of the next expert, would begin if they did not.
+FG_HD constexpr uint32_t place_in_turn(const uint32_t* begins, uint32_t ranks, uint32_t rank, uint32_t i) {
+    uint32_t place = begins[0];
+    for (uint32_t r = 0; r < ranks; ++r) place += min(begins[r + 1] - begins[r], i + (r < rank ? 1 : 0));
+    return place;
+}
+
+/// A kernel that takes rows of tokens to experts, or results back. Its CTAs wait for other ranks, and leave room for
+/// those of the next layer.
 struct PeersConfig {
     bool pushes = false;
-    /// CTAs that pull wait for other ranks, and leave room for those of the next layer. One that pushes takes the
-    /// registers of its SM, so that those of a product beside it have SMs of their own.
-    uint32_t warps = pushes ? 32 : 8;
+    uint32_t warps = 8;
 
     static constexpr uint32_t kCount = 2;
     FG_HD constexpr uint32_t index() const { return pushes ? 1 : 0; }
     FG_HD constexpr uint32_t threads() const { return warps * kWarpSize; }
-    FG_HD constexpr uint32_t ctas_per_sm() const { return pushes ? 1 : 4; }  // that there is room for
-    FG_HD constexpr uint32_t most_per_sm() const { return pushes ? 1 : 2; }
+    FG_HD static constexpr uint32_t ctas_per_sm() { return 4; }  // that there is room for
+    FG_HD static constexpr uint32_t most_per_sm() { return 2; }
     FG_HD static constexpr uint32_t chunk_bytes() { return 2048; }  // that a warp takes of a row at once
     FG_HD static constexpr uint32_t smem_bytes();
 };
@@ -96,31 +104,31 @@ struct PeersShared {
     uint32_t there[kMostExperts];     // where they begin at the rank
     uint32_t here[kMostExperts + 1];  // and here; behind the last ones, how many there are
     uint32_t ends[kMostPeers];        // of the rows of a rank that fit
-    uint32_t firsts[kMostPeers + 1];  // tokens of ranks before, in the order in which this one goes through them
+    uint32_t tokens[kMostPeers];      // of each rank, in the order in which this one goes through them
     uint32_t sums[kWarpSize];         // of warps
     uint32_t given_up, lost;          // a rank has been missed before; is missed now
     uint32_t last;                    // of all CTAs this one has ended last
 };
 FG_HD constexpr uint32_t PeersConfig::smem_bytes() { return sizeof(PeersShared); }
 
-/// Rows from other ranks go where experts here have theirs: by experts, then by ranks, then by their order there.
+/// Rows from other ranks go where experts here have theirs: by experts, in whose rows ranks alternate.
 struct PullParams {
     PeerView peers;
     Divider by_ranks = {}, by_chunks = {};  // chunks: of a row
     uint8_t* q;                             // [ranks * capacity, value_bytes]
     float* scales;                          // of its rows, which are contiguous
     int64_t scale_col_stride;
-    int32_t* numbers;  // [experts + 1]: where the rows of an expert begin
-    int32_t* counts;   // [ranks]: rows that this rank has for each, whether they fit or not
+    int32_t* numbers;   // [experts + 1]: where the rows of an expert begin
+    int32_t* counts;    // [ranks]: rows that this rank has for each, whether they fit or not
+    uint64_t* results;  // [ranks * capacity]: the address at which each row's result belongs
 };
 
 struct PushParams {
     PeerView peers;
-    uint32_t first, last;  // experts here whose results are sent; behind those of all, the call ends
-    Divider by_ranks = {}, by_chunks = {};
-    const uint8_t* y;  // [ranks * capacity, result_bytes], as pulled
-
-    FG_HD constexpr bool ends() const { return last == peers.experts; }
+    Divider by_chunks = {};
+    const uint8_t* y;         // [ranks * capacity, result_bytes], as pulled; null: they are where they belong
+    const int32_t* numbers;   // of PullParams
+    const uint64_t* results;  // of PullParams
 };
 
 }  // namespace finegemm

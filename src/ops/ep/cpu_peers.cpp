@@ -54,8 +54,10 @@ void pull_token(const PullParams& p, const Segments& segments, uint32_t from, ui
             std::upper_bound(offsets, offsets + v.experts, row,
                              [](uint32_t x, int32_t offset) { return x < static_cast<uint32_t>(offset); }) -
             offsets - 1);
-        const size_t segment = size_t{e} * v.ranks + from;
-        const int64_t to = segments.here[segment] + row - segments.there[segment];
+        const size_t of_expert = size_t{e} * v.ranks;
+        const int64_t to =
+            place_in_turn(&segments.here[of_expert], v.ranks, from, row - segments.there[of_expert + from]);
+        p.results[to] = reinterpret_cast<uint64_t>(v.result(from, row));
         const uint8_t* const source = v.row(from, token);
         std::memcpy(p.q + to * v.value_bytes, source, v.value_bytes);
         const uint8_t* const scales = source + (v.value_bytes + 3) / 4 * 4;
@@ -82,6 +84,7 @@ void run_on_cpu(const PullCall& call, ThreadPool& pool) {
     const PeerView& v = p.peers;
     PeerHeader& own = *v.header(v.rank);
     publish(p);
+    spoil_others(v);
     comm::wait_for_words(call.group, {own.ready, v.ranks}, generation_of(v), v.experts);
     const Segments segments(v);
     for (uint32_t e = 0; e <= v.experts; ++e) store(p.numbers, e, segments.here[size_t{e} * v.ranks]);
@@ -97,14 +100,8 @@ void run_on_cpu(const PushCall& call, ThreadPool&) {
     const PushParams& p = call.params;
     const PeerView& v = p.peers;
     PeerHeader& own = *v.header(v.rank);
-    const Segments segments(v);
-    for (size_t i = size_t{p.first} * v.ranks; i < size_t{p.last} * v.ranks; ++i) {
-        const uint32_t to = static_cast<uint32_t>(i) % v.ranks, first = segments.here[i];
-        std::memcpy(v.result(to, segments.there[i]), p.y + int64_t{first} * v.result_bytes,
-                    int64_t{segments.here[i + 1] - first} * v.result_bytes);
-    }
-    if (!p.ends()) return;
-    spoil_others(v);
+    for (int64_t row = 0; row < load<int32_t>(p.numbers, v.experts); ++row)
+        std::memcpy(reinterpret_cast<uint8_t*>(p.results[row]), p.y + row * v.result_bytes, v.result_bytes);
     const uint32_t generation = generation_of(v);
     tell_all(v, &PeerHeader::returned, peer_word(generation, 0));
     comm::wait_for_words(call.group, {own.returned, v.ranks}, generation, v.experts);

@@ -20,29 +20,29 @@ SlotsLaunch launch_of(const SlotsCall& call) {
 namespace {
 
 /// As many CTAs as there are at once, or as rows want. `rows`: the most that there may be.
-uint32_t grid_of(const PeersConfig& config, int64_t rows, uint32_t chunks, int32_t num_sms, uint32_t sms) {
-    const int64_t most = (num_sms > 0 ? num_sms : static_cast<int64_t>(sms)) * config.most_per_sm();
-    return static_cast<uint32_t>(std::clamp<int64_t>((rows * chunks + config.warps - 1) / config.warps, 1, most));
+uint32_t grid_of(int64_t rows, uint32_t chunks, int32_t num_sms, uint32_t sms) {
+    constexpr PeersConfig kAny;
+    const int64_t most = (num_sms > 0 ? num_sms : static_cast<int64_t>(sms)) * kAny.most_per_sm();
+    return static_cast<uint32_t>(std::clamp<int64_t>((rows * chunks + kAny.warps - 1) / kAny.warps, 1, most));
 }
 
 }  // namespace
 
 PullLaunch launch_of(const PullCall& call, const cuda::Driver&, uint32_t sms) {
-    constexpr PeersConfig kConfig{.pushes = false};
     PullParams params = call.params;
     const PeerView& v = params.peers;
-    const uint32_t chunks = ceil_div(v.value_bytes, kConfig.chunk_bytes());
+    const uint32_t chunks = ceil_div(v.value_bytes, PeersConfig::chunk_bytes());
     params.by_ranks = Divider::by(v.ranks), params.by_chunks = Divider::by(chunks);
-    return {kConfig, params, grid_of(kConfig, call.most_tokens * v.ranks, chunks, call.options.num_sms, sms)};
+    return {{.pushes = false}, params, grid_of(call.most_tokens * v.ranks, chunks, call.options.num_sms, sms)};
 }
 
 PushLaunch launch_of(const PushCall& call, const cuda::Driver&, uint32_t sms) {
-    constexpr PeersConfig kConfig{.pushes = true};
     PushParams params = call.params;
     const PeerView& v = params.peers;
-    const uint32_t chunks = ceil_div(v.result_bytes, kConfig.chunk_bytes());
-    params.by_ranks = Divider::by(v.ranks), params.by_chunks = Divider::by(chunks);
-    return {kConfig, params, grid_of(kConfig, int64_t{v.ranks} * v.capacity, chunks, call.options.num_sms, sms)};
+    const uint32_t chunks = ceil_div(v.result_bytes, PeersConfig::chunk_bytes());
+    params.by_chunks = Divider::by(chunks);
+    const int64_t rows = params.y ? int64_t{v.ranks} * v.capacity : 0;
+    return {{.pushes = true}, params, grid_of(rows, chunks, call.options.num_sms, sms)};
 }
 
 void HopperBackend::run_ep_moe(const EpMoeCall& call) {
@@ -58,7 +58,7 @@ void HopperBackend::run_ep_moe(const EpMoeCall& call) {
     const TakeMemory take = [&](int64_t bytes) {
         return taken.emplace_back(memory(), static_cast<size_t>(bytes), call.options.stream).data();
     };
-    run_steps(*this, call, take, static_cast<int32_t>(spec_.sms));
+    run_steps(*this, call, take, true);
 }
 
 }  // namespace finegemm

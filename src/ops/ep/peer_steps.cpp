@@ -11,15 +11,12 @@ namespace finegemm {
 namespace {
 
 class PeerSteps {
-    static constexpr int64_t kMany = 4096, kParts = 4;
-    static constexpr int32_t kSmsOfPush = 16;
-
 public:
-    PeerSteps(Backend& backend, const EpMoeCall& call, const TakeMemory& take, int32_t sms)
+    PeerSteps(Backend& backend, const EpMoeCall& call, const TakeMemory& take, bool on_gpu)
         : backend_(backend),
           call_(call),
           take_(take),
-          sms_(call.options.num_sms > 0 ? std::min(call.options.num_sms, sms) : sms),
+          stores_results_(on_gpu && !call.check_values),
           shape_(call.shape()),
           row_(sent_row(shape_.hidden)) {
         const PeerMemoryState& memory = *call.memory;
@@ -49,6 +46,8 @@ public:
                              : workspace           ? workspace + parts.counts
                                                    : take_(call_.ranks() * 4);
         call_.group.check();
+        results_ = static_cast<uint64_t*>(workspace ? workspace + parts.sent  // as much as a message at least
+                                                    : take_(rows() * static_cast<int64_t>(sizeof *results_)));
         publish();
         compute(layer, parts.layer_bytes, static_cast<int32_t*>(counts));
         combine();
@@ -89,18 +88,20 @@ private:
 
     /// The experts here, over rows of all ranks.
     void compute(void* workspace, int64_t workspace_bytes, int32_t* counts) {
-        const int64_t rows = call_.ranks() * call_.how.capacity;
-        const ElsewhereRows elsewhere{
-            .bring = [&](const Stack& q, const Stack& scales,
-                         const Matrix& offsets) { pull(q, scales, offsets, counts); },
-            .take = [&](const Stack& y, int64_t first, int64_t last) { push(y, first, last); },
-            .parts = has_many() ? kParts : 1,
-            .part_sms = sms_ - kSmsOfPush};
+        const int32_t* numbers = nullptr;
+        ElsewhereRows elsewhere{.bring =
+                                    [&](const Stack& q, const Stack& scales, const Matrix& offsets) {
+                                        numbers = static_cast<const int32_t*>(offsets.data);
+                                        pull(q, scales, offsets, counts);
+                                    },
+                                .take = [&](const Stack& y) { push(y, numbers); }};
+        // The CPU's product has no addresses, and who looks at values finds no numbers among them.
+        if (stores_results_) elsewhere.places = {{results_, DType::I64, rows(), 1, 1, 1, call_.device()}};
         MoeArgs args = call_.layer;
-        args.x = {nullptr, DType::E4M3, rows, shape_.hidden, shape_.hidden, 1, call_.device()};
-        args.ids = {nullptr, DType::I32, rows, 1, 1, 1, call_.device()};
+        args.x = {nullptr, DType::E4M3, rows(), shape_.hidden, shape_.hidden, 1, call_.device()};
+        args.ids = {nullptr, DType::I32, rows(), 1, 1, 1, call_.device()};
         args.weights = {};
-        args.out = {nullptr, DType::BF16, rows, shape_.hidden, shape_.hidden, 1, call_.device()};
+        args.out = {nullptr, DType::BF16, rows(), shape_.hidden, shape_.hidden, 1, call_.device()};
         args.workspace = workspace, args.workspace_bytes = workspace_bytes;
         const MoeOptions of_layer = local_options(call_);
         backend_.run(MoeCall{args, of_layer, call_.check_values, &elsewhere});
@@ -113,33 +114,26 @@ private:
                                .scales = static_cast<float*>(scales.matrix.data),
                                .scale_col_stride = scales.matrix.col_stride,
                                .numbers = static_cast<int32_t*>(offsets.data),
-                               .counts = counts},
+                               .counts = counts,
+                               .results = results_},
                               call_.memory->most.tokens,
                               options,
                               call_.group});
     }
 
-    /// Results of experts from `first` up to the one before `last`.
-    void push(const Stack& y, int64_t first, int64_t last) {
-        PermuteOptions options = overlapping();
-        comm::PeerTable& table = *call_.memory->table;
-        const bool ends = last == shape_.experts;
-        if (has_many()) options.stream = table.fork(stream()), options.pdl = false;
-        if (!ends) options.num_sms = kSmsOfPush;
-        backend_.run(PushCall{{.peers = view_,
-                               .first = static_cast<uint32_t>(first),
-                               .last = static_cast<uint32_t>(last),
-                               .y = static_cast<const uint8_t*>(y.matrix.data)},
-                              options,
-                              call_.group});
-        if (has_many() && ends) table.join(stream());
+    /// Tells all ranks that their results are there, behind those that are not yet.
+    void push(const Stack& y, const int32_t* numbers) {
+        const PermuteOptions options = overlapping();
+        backend_.run(PushCall{
+            {.peers = view_, .y = static_cast<const uint8_t*>(y.matrix.data), .numbers = numbers, .results = results_},
+            options,
+            call_.group});
     }
 
     void combine() {
         if (shape_.tokens == 0) return;
-        // Behind a stream beside this one it cannot begin before the end.
         const CombineOptions options{
-            .stream = stream(), .num_sms = call_.options.num_sms, .pdl = !has_many(), .poll = call_.options.poll};
+            .stream = stream(), .num_sms = call_.options.num_sms, .pdl = true, .poll = call_.options.poll};
         backend_.run(CombineCall{{.y = {mine(view_.places.returned, DType::BF16, call_.choices(), shape_.hidden)},
                                   .inverse = inverse(),
                                   .weights = call_.layer.weights,
@@ -147,9 +141,7 @@ private:
                                  options});
     }
 
-    /// While results of some experts travel, others compute; where there are few, launches take longer than that.
-    bool has_many() const { return call_.choices() >= kMany && sms_ > 2 * kSmsOfPush && !call_.check_values; }
-
+    int64_t rows() const { return call_.ranks() * call_.how.capacity; }
     PermuteOptions overlapping() const {
         PermuteOptions o;
         o.stream = stream(), o.num_sms = call_.options.num_sms, o.poll = call_.options.poll;
@@ -166,16 +158,17 @@ private:
     Backend& backend_;
     const EpMoeCall& call_;
     const TakeMemory& take_;
-    const int32_t sms_;
+    const bool stores_results_;  // the second product does
     const MoeShape shape_;
     const SentRow row_;
     PeerView view_;
+    uint64_t* results_ = nullptr;  // [rows()]: where the result of each row belongs
 };
 
 }  // namespace
 
-void run_with_peers(Backend& backend, const EpMoeCall& call, const TakeMemory& take, int32_t sms) {
-    PeerSteps(backend, call, take, sms).run();
+void run_with_peers(Backend& backend, const EpMoeCall& call, const TakeMemory& take, bool on_gpu) {
+    PeerSteps(backend, call, take, on_gpu).run();
 }
 
 }  // namespace finegemm

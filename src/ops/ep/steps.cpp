@@ -244,8 +244,8 @@ void check_fits(const EpMoeCall& call, const int32_t* counts) {
                                     call.how.capacity, call.group.rank(), name, count, count));
 }
 
-void run_steps(Backend& backend, const EpMoeCall& call, const TakeMemory& take, int32_t sms) {
-    call.has_peers() ? run_with_peers(backend, call, take, sms) : Steps(backend, call, take).run();
+void run_steps(Backend& backend, const EpMoeCall& call, const TakeMemory& take, bool on_gpu) {
+    call.has_peers() ? run_with_peers(backend, call, take, on_gpu) : Steps(backend, call, take).run();
 }
 
 }  // namespace finegemm

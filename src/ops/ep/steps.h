@@ -11,11 +11,11 @@ namespace finegemm {
 /// Memory of the device that lasts until the call returns.
 using TakeMemory = std::function<void*(int64_t bytes)>;
 
-/// The call has been checked. `sms`: of the device; 0: it has none, and nothing runs beside something else.
-void run_steps(Backend& backend, const EpMoeCall& call, const TakeMemory& take, int32_t sms = 0);
+/// The call has been checked.
+void run_steps(Backend& backend, const EpMoeCall& call, const TakeMemory& take, bool on_gpu = false);
 
 /// The steps of a call whose rows travel through memory that all ranks reach.
-void run_with_peers(Backend& backend, const EpMoeCall& call, const TakeMemory& take, int32_t sms);
+void run_with_peers(Backend& backend, const EpMoeCall& call, const TakeMemory& take, bool on_gpu);
 
 /// Options of the layer that experts here compute.
 MoeOptions local_options(const EpMoeCall& call);

@@ -33,7 +33,8 @@ inline std::array<uint64_t, 4> words_of(const Stack& x) {
 }
 inline std::array<uint64_t, 3> words_of(const RowNumbers& x) { return words_of(x.rows); }
 inline std::array<uint64_t, 2> words_of(const RowIndices& x) {
-    return {reinterpret_cast<uintptr_t>(x.rows.data), static_cast<uint64_t>(x.rows.rows)};
+    return {reinterpret_cast<uintptr_t>(x.rows.data),
+            static_cast<uint64_t>(x.rows.rows) << 8 | static_cast<uint64_t>(x.rows.dtype)};
 }
 
 inline constexpr size_t kEpilogueWords = [] {

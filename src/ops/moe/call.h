@@ -14,10 +14,9 @@ namespace finegemm {
 struct ElsewhereRows {
     /// Fills rows, their scales and the offsets of experts, [1, E + 1].
     std::function<void(const Stack& rows, const Stack& scales, const Matrix& offsets)> bring;
-    /// Results of experts from `first` up to the one before `last`, in parts from the first expert to the last.
-    std::function<void(const Stack& y, int64_t first, int64_t last)> take;
-    int64_t parts = 1;     // in which results are taken
-    int32_t part_sms = 0;  // of products in parts; 0: as many as there may be
+    /// Takes results; without a pointer where they have been stored already.
+    std::function<void(const Stack& y)> take;
+    RowIndices places{};  // addresses: of each row, where the second product may store its result
 };
 
 /// The options are borrowed.

@@ -1,13 +1,13 @@
 // A layer of experts as calls of the operations that it is made of. Layer engine.
 #include "ops/moe/steps.h"
 
-#include <algorithm>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include <finegemm/error.h>
 
+#include "ops/gemm/finish/finishes.h"
 #include "ops/routing/hopper.h"
 
 namespace finegemm {
@@ -39,7 +39,7 @@ public:
                      activation(o, code_scales(), weights_of_rows()));
         else multiply_then_activate();
         if (call_.elsewhere) return multiply_and_send();
-        multiply_down(0, shape_.experts);
+        multiply_down();
         const auto combine = overlapping<CombineOptions>();
         CombineArgs sums{.y = y(), .inverse = route_args_.inverse, .out = call_.out};
         if (!o.weights_first) sums.weights = call_.weights;
@@ -68,28 +68,14 @@ private:
         else backend_.run(route_);
         backend_.run(permute);
     }
-    /// Results of some experts are on their way while others compute.
     void multiply_and_send() const {
-        const int64_t parts = forms_.down_four_bit ? 1 : std::min(call_.elsewhere->parts, shape_.experts);
-        for (int64_t i = 0; i < parts; ++i) {
-            const int64_t first = shape_.experts * i / parts, last = shape_.experts * (i + 1) / parts;
-            // Not early behind the first: its CTAs would wait on the SMs that are left to what is sent.
-            multiply_down(first, last, parts > 1 ? call_.elsewhere->part_sms : 0, i == 0);
-            call_.elsewhere->take(y(), first, last);
-        }
+        const bool stores = call_.elsewhere->places.rows.data && !forms_.down_four_bit;
+        multiply_down(stores ? stored_at(call_.elsewhere->places) : Epilogue());
+        call_.elsewhere->take(stores ? Stack{} : y());
     }
-    /// The second product of experts from `first` up to the one before `last`.
-    void multiply_down(int64_t first, int64_t last, int32_t sms = 0, bool early = true) const {
+    void multiply_down(const Epilogue& epilogue = {}) const {
         if (forms_.down_four_bit) return multiply(codes(), code_scales(), call_.down_packed, y());
-        Groups some = groups();
-        some.data += first, some.size = last - first + 1;
-        const auto of_some = [&](ConstStack x) {
-            x.matrix.data = static_cast<const uint8_t*>(x.matrix.data) + first * x.stride * size_of(x.matrix.dtype);
-            x.count = last - first;
-            return x;
-        };
-        multiply("down_scales", {codes(), code_scales(), of_some(call_.down), of_some(call_.down_scales), y(), some},
-                 {}, sms, early);
+        multiply("down_scales", {codes(), code_scales(), call_.down, call_.down_scales, y(), groups()}, epilogue);
     }
     void multiply_then_activate() const {
         const Stack between = matrix(parts_.between, DType::BF16, 2 * shape_.intermediate);
@@ -106,12 +92,9 @@ private:
         backend_.run(activate);
     }
 
-    /// `scales`: what callers call those of B. `sms`: 0: as the call says. `early`: while the launch before ends.
-    void multiply(std::string_view scales, const GroupedGemmArgs& args, const Epilogue& epilogue = {}, int32_t sms = 0,
-                  bool early = true) const {
+    /// `scales`: what callers call those of B.
+    void multiply(std::string_view scales, const GroupedGemmArgs& args, const Epilogue& epilogue = {}) const {
         auto options = overlapping<GemmOptions>();
-        options.pdl = early;
-        if (sms > 0) options.num_sms = sms;
         options.numerics = call_.options.numerics, options.epilogue = epilogue;
         Call product(args, options);
         if (counts_choices()) product.choices = counted_choices(route_);

@@ -29,7 +29,7 @@ struct IndexedEpilogue {
         const uint32_t first = tile.row + offset;
         if (p.finish.factors) multiply(acc.sum[0], first, rows);
         const SmemAddr strip = smem.d(strip_of(C, warp));
-        const uint32_t to = row_of_d(first, lane, rows);
+        const uint64_t to = address_of_row(first, lane, rows);
 #pragma unroll
         for (uint32_t col = 0; col < C.tile_n; col += kPlan<C>.strip_cols) {
             constexpr uint32_t kCols = kPlan<C>.strip_cols;
@@ -40,21 +40,29 @@ struct IndexedEpilogue {
 #pragma unroll
             for (uint32_t i = 0; i < strip_pieces(C, kCols); ++i) {
                 const RowCol at = strip_piece(C, kCols, lane, i);
-                const uint32_t row = ptx::value_of(to, at.row), d_col = tile.col + col + at.col;
-                uint8_t* const d =
-                    static_cast<uint8_t*>(p.d_data) + (row * p.d_row_stride + d_col) * int64_t{bytes_of(C.output)};
+                const uint64_t row = value_of_wide(to, at.row);
+                const uint32_t d_col = tile.col + col + at.col;
                 // N is a multiple of 8: a piece exists or it does not.
-                ptx::store_global_x4_if(row < p.finish.d_count && d_col < p.n, d,
+                ptx::store_global_x4_if(row != 0 && d_col < p.n,
+                                        reinterpret_cast<uint8_t*>(row) + d_col * bytes_of(C.output),
                                         ptx::load_shared_words_x4(strip + strip_offset<C>(at)));
             }
         }
     }
 
 private:
-    /// The row of D of a lane's row of this warp, for the first 16 lanes; none: what is no row of D.
-    __device__ uint32_t row_of_d(uint32_t first, uint32_t lane, uint32_t rows) const {
-        if (lane >= rows) return ~0u;
-        return p.finish.numbers_of_d ? static_cast<uint32_t>(p.finish.numbers_of_d[first + lane]) : first + lane;
+    /// Where the row of D begins of a lane's row of this warp, for the first 16 lanes; none: 0.
+    __device__ uint64_t address_of_row(uint32_t first, uint32_t lane, uint32_t rows) const {
+        if (lane >= rows) return 0;
+        if (p.finish.addresses_of_d) return p.finish.addresses_of_d[first + lane];
+        const uint32_t row =
+            p.finish.numbers_of_d ? static_cast<uint32_t>(p.finish.numbers_of_d[first + lane]) : first + lane;
+        if (row >= p.finish.d_count) return 0;
+        return reinterpret_cast<uint64_t>(p.d_data) + row * p.d_row_stride * bytes_of(C.output);
+    }
+    __device__ static uint64_t value_of_wide(uint64_t x, uint32_t lane) {
+        const uint32_t high = ptx::value_of(static_cast<uint32_t>(x >> 32), lane);
+        return static_cast<uint64_t>(high) << 32 | ptx::value_of(static_cast<uint32_t>(x), lane);
     }
 
     /// A thread has two rows, in pairs of registers in turn.

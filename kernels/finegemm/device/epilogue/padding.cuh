@@ -13,7 +13,7 @@ namespace finegemm::device {
 template <GemmConfig C>
 __device__ void zero_padding(const GroupedParams& p, uint32_t scale_warp) {
     if (!p.groups.indices) return;
-    if (numbers_of_d(static_cast<const KernelParams<C>&>(p))) return;  // no row of D is one of padding
+    if (places_d(static_cast<const KernelParams<C>&>(p))) return;  // no row of D is one of padding
     constexpr bool kPairs = pairs_columns(C.finish);
     constexpr uint32_t kBytes = kPairs ? 1 : bytes_of(C.output);
     constexpr uint32_t kPiece = 16 / kBytes;  // elements of 16 bytes; N is a multiple of 8

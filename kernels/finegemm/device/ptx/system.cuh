@@ -22,8 +22,9 @@ __device__ inline void set_bits_system(uint64_t* word, uint64_t bits) {
     asm volatile("red.relaxed.sys.global.or.b64 [%0], %1;" ::"l"(word), "l"(bits) : "memory");
 }
 
-/// Orders what this thread has written or seen, for other GPUs as well. PTX ISA, fence.
-__device__ inline void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+/// Orders what this thread has written or seen, for other GPUs as well; of two threads that write, pass it, and look at
+/// what the other one writes, one sees that at least. PTX ISA, fence.sc.
+__device__ inline void fence_system() { asm volatile("fence.sc.sys;" ::: "memory"); }
 
 /// 16 bytes, 0 where they are not wanted, from L2: what another GPU has written while this kernel ran.
 __device__ inline Words4 load_global_l2_x4_if(bool wanted, const void* from) {

@@ -17,6 +17,8 @@ struct CtaOfRank {
 
     __device__ uint32_t warp() const { return index * C.warps + threadIdx.x / kWarpSize; }
     __device__ uint32_t warps() const { return count * C.warps; }
+    /// Number of the warp, where those of the first CTA, which has more to do, come last.
+    __device__ uint32_t warp_behind_first() const { return warp() + (index == 0 ? warps() : 0) - C.warps; }
 };
 
 /// The last of `count` numbers that is not above x, where they grow and the first one is not.
@@ -136,19 +138,11 @@ __device__ inline uint32_t rank_of_turn(const PeerView& v, uint32_t i) {
     return v.rank + i < v.ranks ? v.rank + i : v.rank + i - v.ranks;
 }
 
-/// How many tokens ranks before each have. By one warp.
-__device__ inline void find_tokens(const PeerView& v, PeersShared& shared) {
-    uint32_t before = 0;
-    for (uint32_t i = 0; i < v.ranks; i += kWarpSize) {
-        const uint32_t turn = i + ptx::lane();
-        const bool exists = turn < v.ranks;
-        const uint32_t tokens =
-            exists ? said_by(ptx::load_acquire_system(&v.header(v.rank)->ready[rank_of_turn(v, turn)])) : 0;
-        const uint32_t up_to = sum_up_to(tokens);
-        if (exists) shared.firsts[turn + 1] = before + up_to;
-        before += ptx::value_of(up_to, kWarpSize - 1);
-    }
-    if (ptx::lane() == 0) shared.firsts[0] = 0;
+/// How many tokens each rank has, in the order in which this one goes through them, and the most.
+template <PeersConfig C>
+__device__ void find_tokens(const PeerView& v, PeersShared& shared) {
+    for (uint32_t turn = threadIdx.x; turn < v.ranks; turn += C.threads())
+        shared.tokens[turn] = said_by(ptx::load_acquire_system(&v.header(v.rank)->ready[rank_of_turn(v, turn)]));
 }
 
 /// 16 bytes of each lane, several times: what a warp has of a row.
@@ -169,21 +163,19 @@ struct PeerChunk {
     }
 };
 
-/// A chunk of a token's row to all experts here that it has chosen: it travels once.
-__device__ inline void pull_chunk(const PullParams& p, const PeersShared& shared, uint32_t from, uint32_t token,
-                                  uint32_t byte) {
+/// A chunk of a token's row to all experts here that it has chosen: it travels once. Tokens of all ranks alternate, so
+/// that rows come over NVLink while others come from memory here.
+__device__ inline void pull_chunk(const PullParams& p, const PeersShared& shared, uint32_t task) {
     constexpr uint32_t kBlocks = PeersConfig::chunk_bytes() / kScaleBlock;
     const PeerView& v = p.peers;
-    const uint32_t lane = ptx::lane(), first = shared.there[from];
+    const uint32_t one = p.by_chunks.quotient(task), token = p.by_ranks.quotient(one), turn = one - token * v.ranks;
+    if (token >= shared.tokens[turn]) return;
+    const uint32_t lane = ptx::lane(), from = rank_of_turn(v, turn), first = shared.there[from];
+    const uint32_t byte = (task - one * p.by_chunks.divisor) * PeersConfig::chunk_bytes();
     const bool chooses = lane < v.k;
     const int32_t* const rows = v.at<int32_t>(from, v.places.inverse) + static_cast<int64_t>(token) * v.k;
     const uint32_t row = ptx::load_global_l2_if(chooses, rows + (chooses ? lane : 0));
     const bool wanted = chooses && row >= first && row < shared.ends[from];
-    uint32_t to = 0;
-    if (wanted) {
-        const uint32_t e = last_not_above(row, v.experts, [&](uint32_t i) { return shared.there[i * v.ranks + from]; });
-        to = shared.here[e * v.ranks + from] + row - shared.there[e * v.ranks + from];
-    }
     uint32_t left = ptx::ballot(wanted);
     if (left == 0) return;
     const uint8_t* const source = v.row(from, token);
@@ -193,51 +185,17 @@ __device__ inline void pull_chunk(const PullParams& p, const PeersShared& shared
         ptx::load_global_l2_if(scaled, source + align_up(v.value_bytes, 4) + (scaled ? block : 0) * 4);
     PeerChunk chunk;
     chunk.load(source, byte, v.value_bytes);
+    uint32_t to = 0;
+    if (wanted) {
+        const uint32_t e = last_not_above(row, v.experts, [&](uint32_t i) { return shared.there[i * v.ranks + from]; });
+        to = place_in_turn(shared.here + e * v.ranks, v.ranks, from, row - shared.there[e * v.ranks + from]);
+        if (byte == 0) p.results[to] = reinterpret_cast<uint64_t>(v.result(from, row));
+    }
     for (; left != 0; left &= left - 1) {
         const uint32_t place = ptx::value_of(to, ptx::lowest_bit(left));
         chunk.store(p.q + static_cast<int64_t>(place) * v.value_bytes, byte, v.value_bytes);
         ptx::store_global_if(scaled, p.scales + place + block * p.scale_col_stride, scale);
     }
-}
-
-/// Tells all ranks that tokens here can be read, waits for all, and fetches rows for experts here. Where a rank is lost
-/// they have none.
-template <PeersConfig C>
-__device__ void pull_rows(const PullParams& p, CtaOfRank<C> cta) {
-    const PeerView& v = p.peers;
-    PeersShared& shared = ptx::dynamic_shared_object<PeersShared>();
-    ptx::grid_dependency_wait();
-    const uint32_t generation = this_generation(v);
-    const bool given_up = has_given_up(v, shared);
-    if (cta.index == 0) publish<C>(p, generation, given_up);
-    const bool come = !given_up && all_come(v, v.header(v.rank)->ready, generation, shared);
-    // Not before: a kernel that waits for this one would take the room of what another rank waits for.
-    ptx::grid_launch_dependents();
-    if (come) {
-        find_places<C>(v, p.by_ranks, shared);
-        if (threadIdx.x < kWarpSize) find_tokens(v, shared);
-        __syncthreads();  // places are known
-    }
-    for (uint32_t e = threadIdx.x; cta.index == 0 && e <= v.experts; e += C.threads())
-        ptx::store_global(p.numbers + e, come ? shared.here[e * v.ranks] : 0);
-    if (!come) return;
-    const uint32_t tasks = shared.firsts[v.ranks] * p.by_chunks.divisor;
-    for (uint32_t task = cta.warp(); task < tasks; task += cta.warps()) {
-        const uint32_t token = p.by_chunks.quotient(task);
-        const uint32_t turn = last_not_above(token, v.ranks, [&](uint32_t i) { return shared.firsts[i]; });
-        pull_chunk(p, shared, rank_of_turn(v, turn), token - shared.firsts[turn],
-                   (task - token * p.by_chunks.divisor) * PeersConfig::chunk_bytes());
-    }
-}
-
-/// A chunk of a result to the rank whose token it is of.
-__device__ inline void push_chunk(const PushParams& p, const PeersShared& shared, uint32_t row, uint32_t byte) {
-    const PeerView& v = p.peers;
-    const uint32_t i = last_not_above(row, v.ranks * v.experts, [&](uint32_t at) { return shared.here[at]; });
-    const uint32_t to = i - p.by_ranks.quotient(i) * v.ranks;
-    PeerChunk chunk;
-    chunk.load(p.y + static_cast<int64_t>(row) * v.result_bytes, byte, v.result_bytes);
-    chunk.store(v.result(to, shared.there[i] + row - shared.here[i]), byte, v.result_bytes);
 }
 
 /// Rows here for which other ranks have no place become NaN.
@@ -258,9 +216,63 @@ __device__ void spoil_others(const PeerView& v, CtaOfRank<C> cta) {
     }
 }
 
+/// Where rows of experts here begin. A CTA may miss a rank that comes for another one at last: there are no rows then,
+/// as places of some would not be known. Either the first CTA sees that it has, or its zeros are written last.
+template <PeersConfig C>
+__device__ void tell_numbers(const PullParams& p, const PeersShared& shared, CtaOfRank<C> cta, bool come) {
+    const PeerView& v = p.peers;
+    if (come && cta.index != 0) return;
+    bool missed = !come;
+    if (come) {
+        for (uint32_t e = threadIdx.x; e <= v.experts; e += C.threads())
+            ptx::store_global(p.numbers + e, shared.here[e * v.ranks]);
+        ptx::fence_system();  // before it looks
+        missed = ptx::load_acquire_system(v.missing) != 0;
+    } else {
+        ptx::fence_system();  // behind what says that a rank is missing
+    }
+    for (uint32_t e = threadIdx.x; missed && e <= v.experts; e += C.threads()) ptx::store_global(p.numbers + e, 0);
+}
+
+/// Tells all ranks that tokens here can be read, waits for all, and fetches rows for experts here. Where a rank is lost
+/// they have none.
+template <PeersConfig C>
+__device__ void pull_rows(const PullParams& p, CtaOfRank<C> cta) {
+    const PeerView& v = p.peers;
+    PeersShared& shared = ptx::dynamic_shared_object<PeersShared>();
+    ptx::grid_dependency_wait();
+    const uint32_t generation = this_generation(v);
+    const bool given_up = has_given_up(v, shared);
+    if (cta.index == 0) publish<C>(p, generation, given_up);
+    if (!given_up) spoil_others(v, cta);
+    const bool come = !given_up && all_come(v, v.header(v.rank)->ready, generation, shared);
+    // Not before: a kernel that waits for this one would take the room of what another rank waits for.
+    ptx::grid_launch_dependents();
+    if (come) {
+        find_places<C>(v, p.by_ranks, shared);
+        find_tokens<C>(v, shared);
+        __syncthreads();  // places are known
+    }
+    tell_numbers(p, shared, cta, come);
+    if (!come) return;
+    uint32_t most = 0;
+    for (uint32_t turn = 0; turn < v.ranks; ++turn) most = max(most, shared.tokens[turn]);
+    const uint32_t tasks = most * v.ranks * p.by_chunks.divisor;
+    for (uint32_t task = cta.warp_behind_first(); task < tasks; task += cta.warps()) pull_chunk(p, shared, task);
+}
+
+/// A chunk of a result to where it belongs.
+__device__ inline void push_chunk(const PushParams& p, uint32_t row, uint32_t byte) {
+    const uint32_t bytes = p.peers.result_bytes;
+    PeerChunk chunk;
+    chunk.load(p.y + static_cast<int64_t>(row) * bytes, byte, bytes);
+    chunk.store(reinterpret_cast<uint8_t*>(p.results[row]), byte, bytes);
+}
+
 /// Whether all CTAs of the rank have ended, but for this one, which has seen what they have written.
 __device__ inline bool ends_last(const PeerView& v, uint32_t ctas, PeersShared& shared) {
     __syncthreads();  // the CTA has written
+    if (ctas == 1) return true;
     if (threadIdx.x == 0) {
         ptx::fence_system();  // for the word that the last CTA tells
         shared.last = atomicAdd(&v.header(v.rank)->ended, 1u) + 1 == ctas;
@@ -270,7 +282,8 @@ __device__ inline bool ends_last(const PeerView& v, uint32_t ctas, PeersShared& 
     return shared.last != 0;
 }
 
-/// Sends results to their ranks. Behind those of all experts the last CTA tells all, waits for all, and ends the call.
+/// Sends results to their ranks, unless the product has stored them there. Then the last CTA tells all, waits for all,
+/// and ends the call.
 template <PeersConfig C>
 __device__ void push_rows(const PushParams& p, CtaOfRank<C> cta) {
     const PeerView& v = p.peers;
@@ -279,17 +292,14 @@ __device__ void push_rows(const PushParams& p, CtaOfRank<C> cta) {
     ptx::grid_dependency_wait();
     const uint32_t generation = this_generation(v);
     const bool given_up = has_given_up(v, shared);
-    if (!given_up) {
-        find_places<C>(v, p.by_ranks, shared);
-        __syncthreads();  // places are known
-        const uint32_t first = shared.here[p.first * v.ranks], rows = shared.here[p.last * v.ranks] - first;
+    if (!given_up && p.y) {
+        const uint32_t rows = load_word(p.numbers + v.experts);
         for (uint32_t task = cta.warp(); task < rows * p.by_chunks.divisor; task += cta.warps()) {
             const uint32_t row = p.by_chunks.quotient(task);
-            push_chunk(p, shared, first + row, (task - row * p.by_chunks.divisor) * PeersConfig::chunk_bytes());
+            push_chunk(p, row, (task - row * p.by_chunks.divisor) * PeersConfig::chunk_bytes());
         }
-        if (p.ends()) spoil_others(v, cta);
     }
-    if (!p.ends() || !ends_last(v, cta.count, shared)) return;
+    if (!ends_last(v, cta.count, shared)) return;
     if (threadIdx.x < kWarpSize) tell_all(v, &PeerHeader::returned, peer_word(generation, given_up ? kGaveUp : 0));
     if (!given_up) all_come(v, own->returned, generation, shared);
     if (threadIdx.x == 0) {

@@ -6,6 +6,10 @@
 
 namespace finegemm {
 
+/// Layers over ranks have addresses of rows where a caller has their numbers (IndexedParams).
+inline bool holds_addresses(const RowIndices& rows) { return rows.rows.dtype == DType::I64; }
+inline Epilogue stored_at(const RowIndices& addresses) { return {.rows_of_d = addresses}; }
+
 /// ProductAlone says what the members are for. On the CPU rows are copied before and after (cpu_found_rows).
 struct Indexed {
     static constexpr Finish kFinish = Finish::Indexed;
@@ -15,11 +19,13 @@ struct Indexed {
     template <typename FillMaps>
     static IndexedParams params(const Call& call, const FillMaps&) {
         const Epilogue& x = call.epilogue();
-        const ConstMatrix& factors = x.factors_of_rows.rows.matrix;
+        const ConstMatrix &factors = x.factors_of_rows.rows.matrix, &of_d = x.rows_of_d.rows;
+        const bool addresses = holds_addresses(x.rows_of_d);
         return {.a = static_cast<const uint8_t*>(call.a.matrix.data),
                 .a_row_stride = call.a.matrix.row_stride,
                 .numbers_of_a = static_cast<const int32_t*>(x.rows_of_a.rows.data),
-                .numbers_of_d = static_cast<const int32_t*>(x.rows_of_d.rows.data),
+                .numbers_of_d = addresses ? nullptr : static_cast<const int32_t*>(of_d.data),
+                .addresses_of_d = addresses ? static_cast<const uint64_t*>(of_d.data) : nullptr,
                 .a_count = static_cast<uint32_t>(call.a.matrix.rows),
                 .d_count = static_cast<uint32_t>(call.d.matrix.rows),
                 .k = static_cast<uint32_t>(call.a.matrix.cols),
