@@ -274,12 +274,20 @@ class Rehearsal:
 
         select = topk_library.topk
 
+        def kernel_of(rows, cols):
+            ctas = 1
+            while ctas < 8 and rows * ctas <= SMS and (rows * ctas * 2 <= SMS or cols > ctas * 16384):
+                ctas *= 2
+            if rows * 2 <= SMS and (cols > 8192 or rows <= 2) and ctas > 1 and cols <= ctas * 16384:
+                return f"topk_few_c{ctas}"
+            ctas = 1
+            while ctas < 8 and (cols > ctas << 17 or (rows * ctas * 2 <= SMS and cols > ctas * 8192)):
+                ctas *= 2
+            return f"topk_c{ctas}"
+
         def selected(library, out, logits, *bounds, **chosen):
             rows, cols = logits.shape
-            ctas = 1
-            while ctas < 8 and (cols > ctas * 16384 or (rows * ctas <= SMS and cols > ctas * 2048)):
-                ctas *= 2
-            self.names.add(f"topk_c{ctas}")
+            self.names.add(kernel_of(rows, cols))
             recorded(lambda: self.spoiling(lambda: select(library, out, logits, *bounds, **chosen), out.indices))
 
         def of_logits(name):

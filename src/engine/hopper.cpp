@@ -274,6 +274,7 @@ void HopperBackend::start(const OperationCall& call) {
     bool overlap = false;
     if constexpr (requires { call.options.pdl; }) overlap = call.options.pdl;
     const auto start = [&](const cuda::Kernel& kernel, const auto& launch) {
+        if constexpr (requires { launch.overlaps; }) overlap = launch.overlaps;
         kernel.launch(launch.grid, &launch.params, call.options.stream, overlap);
     };
     if constexpr (requires { call_key(call); }) {

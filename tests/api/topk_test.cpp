@@ -58,7 +58,7 @@ nlohmann::json explained(const finegemm_topk_shape& shape) {
 
 TEST(TopkCall, IsExplainedInC) {
     finegemm_topk_shape shape = shape_of(1, 65536);
-    EXPECT_EQ(explained(shape).at("kernel"), "FineGEMM_topk_c8");
+    EXPECT_EQ(explained(shape).at("kernel"), "FineGEMM_topk_few_c8");
     shape.num_sms = 2;
     EXPECT_EQ(explained(shape).at("kernel"), "FineGEMM_topk_c2");
     EXPECT_FALSE(explained(shape).contains("logits"));

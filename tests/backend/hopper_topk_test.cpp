@@ -42,10 +42,19 @@ TEST_F(HopperTopk, GivesARowACtaOrAsManyAsWouldBeIdleOrMark131072ColumnsEach) {
     EXPECT_EQ(select(4096, 131072).entry, "FineGEMM_topk_c1");
     EXPECT_EQ(select(4096, 131073).entry, "FineGEMM_topk_c2");
     EXPECT_EQ(select(4096, 1 << 24).entry, "FineGEMM_topk_c8");
-    EXPECT_EQ(select(1, 8192).entry, "FineGEMM_topk_c1");
-    EXPECT_EQ(select(1, 65536).entry, "FineGEMM_topk_c8");
-    EXPECT_EQ(select(60, 32768).entry, "FineGEMM_topk_c2");
-    EXPECT_EQ(select(32, 131072).entry, "FineGEMM_topk_c4");
+    EXPECT_EQ(select(1, 150000).entry, "FineGEMM_topk_c8");
+    EXPECT_EQ(select(60, 70000).entry, "FineGEMM_topk_c2");
+    EXPECT_EQ(select(32, 140000).entry, "FineGEMM_topk_c4");
+}
+
+TEST_F(HopperTopk, KeepsFewRowsInClusters) {
+    EXPECT_EQ(select(2, 8192).entry, "FineGEMM_topk_few_c2");
+    EXPECT_EQ(select(3, 8192).entry, "FineGEMM_topk_c1");
+    EXPECT_EQ(select(1, 131072).entry, "FineGEMM_topk_few_c8");
+    EXPECT_EQ(select(32, 65536).entry, "FineGEMM_topk_few_c4");
+    EXPECT_EQ(select(32, 131072).entry, "FineGEMM_topk_few_c8");  // places for two CTAs on an SM
+    EXPECT_EQ(select(67, 16384).entry, "FineGEMM_topk_c1");
+    EXPECT_FALSE(last_launch().programmatic);
 }
 
 TEST_F(HopperTopk, LaunchesAClusterForEachRowOrForTheSmsThatItMayUse) {

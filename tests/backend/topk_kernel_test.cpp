@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <finegemm/device/topk/few.cuh>
 #include <finegemm/device/topk/select.cuh>
 
 #include "ops/topk/cpu.h"
@@ -39,6 +40,36 @@ TEST(TopkKernel, GivesTheBitsOfTheCpuAndWritesNothingElse) {
     for (uint32_t i = 0; i < test::tried(12); ++i) {
         TopkProblem p(random, 2, 4000);
         expect_bits_of_cpu(p, i % 4 == 3 ? 2 : 1, i, pool);
+    }
+}
+
+template <uint32_t Ctas>
+void run_few(const TopkParams& params, uint32_t clusters, uint32_t seed) {
+    host_kernel::launch(
+        clusters * Ctas, TopkConfig::threads(), [&] { device::topk_select_few<TopkConfig{Ctas, true}>(params); }, seed,
+        Ctas);
+}
+
+/// A cluster keeps each row.
+void expect_bits_of_few(TopkProblem& p, uint32_t ctas, uint32_t seed, ThreadPool& pool) {
+    const auto wanted = p.run([&](const TopkCall& call) { run_on_cpu(call, pool); });
+    const auto found = p.run([&](const TopkCall& call) {
+        const TopkParams params = topk_params(call);
+        const uint32_t clusters = seed % 2 == 0 ? params.rows : ceil_div(params.rows, 2);
+        if (ctas == 2) run_few<2>(params, clusters, seed);
+        else if (ctas == 4) run_few<4>(params, clusters, seed);
+        else run_few<8>(params, clusters, seed);
+    });
+    ASSERT_TRUE(found.intact) << p.name();
+    ASSERT_TRUE(found == wanted) << p.name() << " of " << ctas << " CTAs";
+}
+
+TEST(TopkKernel, AClusterThatKeepsARowGivesTheBitsOfTheCpu) {
+    test::Random random(70);
+    ThreadPool pool(1);
+    for (uint32_t i = 0; i < test::tried(12); ++i) {
+        TopkProblem p(random, 2, 6000);
+        expect_bits_of_few(p, 2u << i % 3, i, pool);
     }
 }
 

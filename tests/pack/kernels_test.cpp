@@ -55,7 +55,9 @@ ordered_json budget_of(const ordered_json& report) {
     for (const PeersConfig config : {PeersConfig{false}, PeersConfig{true}})
         taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
     for (const jit::KernelSource& source : jit::topk_sources())
-        taken[source.entry]["smem"] = TopkConfig{source.entry.back() == '1' ? 1u : 8u}.smem_bytes();
+        taken[source.entry]["smem"] =
+            TopkConfig{source.entry.back() == '1' ? 1u : 8u, source.entry.find("few") != std::string::npos}
+                .smem_bytes();
     return taken;
 }
 

@@ -69,17 +69,20 @@ struct TopkSample {
 /// Everything about a kernel that is fixed when it is compiled.
 struct TopkConfig {
     uint32_t ctas = 1;  // of the cluster that has a row
+    bool few = false;   // for few rows, each of which a cluster keeps as a whole
 
-    static constexpr uint32_t kCount = 4, kMostCtas = 8;  // ctas: powers of two
-    FG_HD constexpr uint32_t index() const { return ctas == 1 ? 0 : ctas == 2 ? 1 : ctas == 4 ? 2 : 3; }
+    static constexpr uint32_t kMostCtas = 8, kCount = 7;  // ctas: powers of two, of few rows more than one
+    FG_HD constexpr uint32_t index() const {
+        return (few ? 3 : 0) + (ctas == 1 ? 0 : ctas == 2 ? 1 : ctas == 4 ? 2 : 3);
+    }
     FG_HD constexpr uint32_t cluster() const { return ctas; }
     FG_HD static constexpr uint32_t threads() { return 512; }
     FG_HD static constexpr uint32_t warps() { return threads() / kWarpSize; }
     /// Clusters are for few rows, where latency counts: a CTA has more memory.
-    FG_HD constexpr uint32_t ctas_per_sm() const { return ctas == 1 ? 4 : 2; }
+    FG_HD constexpr uint32_t ctas_per_sm() const { return ctas == 1 && !few ? 4 : 2; }
     /// Columns of a part that is kept as a whole; of another one, those that may be selected: half as many, with their
     /// columns.
-    FG_HD constexpr uint32_t held() const { return ctas == 1 ? 8192 : 16384; }
+    FG_HD constexpr uint32_t held() const { return ctas == 1 && !few ? 8192 : 16384; }
     FG_HD constexpr uint32_t listed() const { return held() / 2; }
     FG_HD constexpr uint32_t held_columns() const { return ctas * held(); }
     /// Columns that a thread loads at once.
@@ -147,10 +150,49 @@ struct TopkShared {
     uint32_t sifted;
     TopkFound found;
 };
+inline constexpr uint32_t kTopkFewListed = 2688;  // keys of a row that are listed, at most, with gaps between CTAs'
+
+inline constexpr uint32_t kTopkFewBits = 8;  // of a digit that follows the first one
+
+/// The value of a digit that was found, and of the keys of a CTA how many are above it, and how many have it.
+struct TopkFewFound : TopkFound {
+    uint32_t own_before, own_count;
+};
+
+/// Keys of a CTA above those that it lists, and how many it lists.
+struct alignas(16) TopkFewListing {
+    uint32_t above, listed;
+};
+
+/// Keys that are listed: of the CTA, and of all.
+struct TopkFewLists {
+    uint32_t own[kTopkFewListed], all[kTopkFewListed];
+};
+
+template <TopkConfig C>
+struct TopkFewShared {
+    uint32_t keys[C.held()];
+    uint32_t counts[kTopkBins];   // of keys of the CTA
+    uint32_t sums[2][kTopkBins];  // of all CTAs, by turns
+    union {
+        TopkFewLists lists;
+        uint32_t histogram[kTopkHistogramBins];
+        uint64_t ranked[kTopkMost];  // what has been selected, to be sorted
+    };
+    uint32_t listed_counts[3][1u << kTopkFewBits];  // of digits of keys that are listed
+    TopkFewListing listings[C.ctas];
+    uint64_t counted, told, sent;  // mbarriers: sums, listings and `gathered` have come
+    uint32_t warps[TopkConfig::warps()], own[TopkConfig::warps()];
+    uint32_t listed;
+    TopkFewFound found;
+};
 FG_HD constexpr uint32_t TopkConfig::smem_bytes() const {
-    return ctas == 1 ? sizeof(TopkShared<TopkConfig{1}>) : sizeof(TopkShared<TopkConfig{2}>);
+    return few         ? sizeof(TopkFewShared<TopkConfig{8, true}>)
+           : ctas == 1 ? sizeof(TopkShared<TopkConfig{1}>)
+                       : sizeof(TopkShared<TopkConfig{2}>);
 }
-static_assert(4 * (TopkConfig{1}.smem_bytes() + 1024) <= 228 * 1024 && 2 * TopkConfig{2}.smem_bytes() <= 226 * 1024);
+static_assert(4 * (TopkConfig{1}.smem_bytes() + 1024) <= 228 * 1024 && 2 * TopkConfig{2}.smem_bytes() <= 226 * 1024 &&
+              2 * (TopkConfig{2, true}.smem_bytes() + 1024) <= 228 * 1024);
 
 struct TopkParams {
     const float* logits;

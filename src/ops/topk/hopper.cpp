@@ -10,16 +10,33 @@ namespace {
 /// CTAs of a launch, whose clusters then walk over rows.
 constexpr uint32_t kMaxGrid = 1u << 20;
 
-/// Columns of a CTA below which another one costs more than it saves.
-constexpr int64_t kFewColumns = 8192;
+/// Columns of a CTA below which another one costs more than it saves, where it keeps them and where it does not.
+constexpr int64_t kFewColumns = 4096, kColumns = 8192;
+
+/// Rows of so few columns beyond which clusters that keep them take as long as one CTA of each.
+constexpr int64_t kRowsOfFewColumns = 2;
+
+/// The kernel that keeps each of few rows in as many CTAs as there are SMs for, or, where these have no room for it,
+/// places; of one CTA where there are not so many.
+TopkConfig few_rows_config(int64_t rows, int64_t width, uint32_t sms) {
+    TopkConfig c{1, true};
+    if (rows * 2 > sms || (width <= kColumns && rows > kRowsOfFewColumns)) return {};
+    const auto grows = [&] {
+        if (rows * c.ctas * 2 <= sms && width > c.ctas * kFewColumns) return true;
+        return rows * c.ctas * 2 <= int64_t{sms} * c.ctas_per_sm() && width > c.held_columns();
+    };
+    while (c.ctas < TopkConfig::kMostCtas && grows()) c.ctas *= 2;
+    return c.ctas > 1 && width <= c.held_columns() ? c : TopkConfig{};
+}
 
 }  // namespace
 
 TopkConfig topk_config(int64_t rows, int64_t width, uint32_t sms) {
-    TopkConfig c;
+    TopkConfig c = few_rows_config(rows, width, sms);
+    if (c.few) return c;
     const auto grows = [&] {
         const bool idle = rows * c.ctas * 2 <= sms;
-        return width > int64_t{c.ctas} * kTopkMostColumns || (idle && width > c.ctas * kFewColumns);
+        return width > int64_t{c.ctas} * kTopkMostColumns || (idle && width > c.ctas * kColumns);
     };
     while (c.ctas < TopkConfig::kMostCtas && grows()) c.ctas *= 2;
     return c;
@@ -31,7 +48,8 @@ TopkLaunch launch_of(const TopkCall& call, const cuda::Driver&, uint32_t sms) {
     const TopkParams params = topk_params(call);
     const TopkConfig config = topk_config(call.rows(), call.logits.cols, usable);
     const uint32_t most = limited ? usable * config.ctas_per_sm() : kMaxGrid;
-    return {config, params, std::clamp(most / config.ctas, 1u, params.rows) * config.ctas};
+    const bool overlaps = call.options.pdl || (call.of_logits && config.few);
+    return {config, params, std::clamp(most / config.ctas, 1u, params.rows) * config.ctas, overlaps};
 }
 
 }  // namespace finegemm

@@ -12,6 +12,7 @@ struct TopkLaunch {
     TopkConfig config;
     TopkParams params;
     uint32_t grid;
+    bool overlaps;  // with the launch before it
 };
 
 /// Columns that a CTA selects from where clusters are not as large as they can be: a sixteenth of them fits, as a

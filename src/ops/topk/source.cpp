@@ -6,20 +6,24 @@
 namespace finegemm::jit {
 
 KernelSource source_of(const TopkConfig& c) {
-    const std::string entry = fmt::format("FineGEMM_topk_c{}", c.ctas);
+    const std::string entry = fmt::format("FineGEMM_topk_{}c{}", c.few ? "few_" : "", c.ctas);
+    const char *const file = c.few ? "few" : "select", *const call = c.few ? "topk_select_few" : "topk_select";
     return {.entry = entry,
-            .text = fmt::format("#include <finegemm/device/topk/select.cuh>\n"
-                                "inline constexpr finegemm::TopkConfig kConfig{{{}}};\n"
+            .text = fmt::format("#include <finegemm/device/topk/{}.cuh>\n"
+                                "inline constexpr finegemm::TopkConfig kConfig{{{}{}}};\n"
                                 "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), {})\n"
                                 "{}(const __grid_constant__ finegemm::TopkParams params) {{\n"
-                                "    finegemm::device::topk_select<kConfig>(params);\n"
+                                "    finegemm::device::{}<kConfig>(params);\n"
                                 "}}\n",
-                                c.ctas, c.ctas_per_sm(), entry)};
+                                file, c.ctas, c.few ? ", true" : "", c.ctas_per_sm(), entry, call)};
 }
 
 std::vector<KernelSource> topk_sources() {
     std::vector<KernelSource> sources;
-    for (uint32_t ctas = 1; ctas <= TopkConfig::kMostCtas; ctas *= 2) sources.push_back(source_of(TopkConfig{ctas}));
+    for (uint32_t ctas = 1; ctas <= TopkConfig::kMostCtas; ctas *= 2) {
+        sources.push_back(source_of(TopkConfig{ctas}));
+        if (ctas > 1) sources.push_back(source_of(TopkConfig{ctas, true}));
+    }
     return sources;
 }
 

@@ -88,13 +88,14 @@ PagedMqaCall part_of(const PagedMqaCall& all, int64_t first, int64_t count) {
 
 /// The numbers of these logits that are selected from.
 TopkCall selection_of(const MqaCall& logits, const TopkOutputs& out, const TopkOptions& options) {
-    return {{.logits = logits.d, .starts = logits.starts, .ends = logits.ends, .out = out}, options};
+    return {{.logits = logits.d, .starts = logits.starts, .ends = logits.ends, .out = out}, options, 1, true, true};
 }
 TopkCall selection_of(const PagedMqaCall& logits, const TopkOutputs& out, const TopkOptions& options) {
     return {{.logits = logits.d, .starts = {}, .ends = logits.lengths, .out = out},
             options,
             logits.queries_each(),
-            logits.has_own_lengths() || logits.queries_each() == 1};
+            logits.has_own_lengths() || logits.queries_each() == 1,
+            true};
 }
 
 /// Step after step: its logits, and what is selected from them.
@@ -102,7 +103,7 @@ template <typename SomeCall>
 void run(Backend& backend, const SomeCall& call, void* memory) {
     MqaOptions options = for_logits(call.options);
     TopkOptions selects = call.options;
-    selects.pdl = false;  // its CTAs would fill the SMs that are done with logits first, instead of sharing all
+    selects.pdl = false;  // CTAs of many rows would fill the SMs that are done with logits first, not share all
     const bool given = is_given(call.logits);
     if (!given) options.form = LogitsForm::Untouched;
     const auto all = logits_call(call, options);

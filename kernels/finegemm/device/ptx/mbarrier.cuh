@@ -44,6 +44,13 @@ __device__ inline void mbarrier_arrive_expect_tx(SmemAddr barrier, uint32_t byte
                  : "memory");
 }
 
+/// Likewise, at a barrier of any CTA of the cluster, whose address map_to_rank gives. It orders nothing.
+__device__ inline void mbarrier_arrive_expect_tx_cluster(SmemAddr barrier, uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.relaxed.cluster.shared::cluster.b64 _, [%0], %1;" ::"r"(barrier.bits),
+                 "r"(bytes)
+                 : "memory");
+}
+
 /// mbarrier_arrive_expect_tx by one lane of a converged warp, always the same one. PTX ISA, elect.sync.
 __device__ inline void mbarrier_expect_tx_elected(SmemAddr barrier, uint32_t bytes) {
     asm volatile(

@@ -226,6 +226,12 @@ struct TopkRowResult {
         const uint32_t value = ptx::load_global_l2_if(!none, logits + (none ? 0 : column));
         ptx::store_global(values + place, none ? kMinusInfinity : value);
     }
+    /// `key`: of the number, so that only zeros and NaN are looked up.
+    __device__ void store(uint32_t place, uint32_t column, uint32_t key) const {
+        if (key == topk_key(0u) || key == ~0u) return store(place, column);
+        ptx::store_global(indices + place, column);
+        if (values) ptx::store_global(values + place, float_bits(number_of_key(key)));
+    }
 };
 
 /// Stores what is selected in the order of columns.

@@ -24,6 +24,11 @@ inline void mbarrier_arrive_expect_tx(SmemAddr barrier, uint32_t bytes) {
     machine->pause();
     machine->arrive(machine->mbarrier(barrier.bits), 1, bytes);
 }
+inline void mbarrier_arrive_expect_tx_cluster(SmemAddr barrier, uint32_t bytes) {
+    machine->pause();
+    machine->shared_of(rank_of(barrier));
+    machine->arrive(machine->mbarrier_of(rank_of(barrier), offset_of(barrier)), 1, bytes);
+}
 inline void mbarrier_expect_tx_elected(SmemAddr barrier, uint32_t bytes) {
     if (elect_one()) mbarrier_arrive_expect_tx(barrier, bytes);
 }

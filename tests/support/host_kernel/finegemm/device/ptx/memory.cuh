@@ -116,14 +116,24 @@ inline void store_shared_x2(SmemAddr at, float x, float y) { store_shared_as(at,
 inline void store_shared_x4(SmemAddr at, const Float4& v) { store_shared_as(at, v); }
 inline void store_shared_words_x4(SmemAddr at, const Words4& v) { store_shared_as(at, v); }
 
-/// Lands late.
-inline void st_async_x2(SmemAddr to, float x, float y, SmemAddr barrier) {
-    if (machine->ctas() < 2) machine->fail("st.async is illegal where a cluster has one CTA");
-    if (rank_of(to) != rank_of(barrier)) machine->fail("it counts in another CTA than it stores to");
+/// Happens late, with what tells its mbarrier.
+template <typename Change>
+void change_async(SmemAddr to, uint32_t bytes, SmemAddr barrier, const Change& change) {
+    if (machine->ctas() < 2) machine->fail("what is asynchronous in a cluster is illegal where that has one CTA");
+    if (rank_of(to) != rank_of(barrier)) machine->fail("it counts in another CTA than it changes");
     machine->later([=] {
-        store_as(machine->shared_of(rank_of(to)) + offset_of(to), Float2{{x, y}});
-        machine->come(machine->mbarrier_of(rank_of(barrier), offset_of(barrier)), 8);
+        change(machine->shared_of(rank_of(to)) + offset_of(to));
+        machine->come(machine->mbarrier_of(rank_of(barrier), offset_of(barrier)), bytes);
     });
+}
+inline void st_async_x2(SmemAddr to, float x, float y, SmemAddr barrier) {
+    change_async(to, 8, barrier, [=](uint8_t* at) { store_as(at, Float2{{x, y}}); });
+}
+inline void st_async_x4(SmemAddr to, const Words4& v, SmemAddr barrier) {
+    change_async(to, 16, barrier, [=](uint8_t* at) { store_as(at, v); });
+}
+inline void add_async(SmemAddr to, uint32_t x, SmemAddr barrier) {
+    change_async(to, 4, barrier, [=](uint8_t* at) { store_as(at, load_as<uint32_t>(at) + x); });
 }
 
 inline float load_global(const float* from) { return load_as<float>(from); }
