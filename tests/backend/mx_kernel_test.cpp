@@ -33,11 +33,11 @@ constexpr GemmConfig config(uint32_t tile_m, uint32_t tile_n, uint32_t stages, u
             .a = a,
             .b = kMx};
 }
-constexpr GemmConfig kSplit{.tile_m = 64,
-                            .tile_n = 32,
+constexpr GemmConfig kSplit{.tile_m = 32,
+                            .tile_n = 64,
                             .stages = 7,
                             .math_warpgroups = 1,
-                            .cluster = 3,
+                            .cluster = 4,
                             .cluster_use = ClusterUse::SplitK,
                             .ctas_per_sm = 2,
                             .a = kMx,
@@ -195,8 +195,9 @@ protected:
 TEST_F(MxKernel, HasTheBitsOfTheCpuForOneProduct) {
     for (uint32_t seed = 1; seed <= test::random_cases(1); ++seed) {
         dense<config(64, 64, 5, 1)>(seed);
-        dense<config(64, 64, 10, 2)>(seed);
-        dense<config(64, 32, 16, 2)>(seed);
+        dense<config(64, 64, 12, 2)>(seed);
+        dense<config(16, 64, 16, 2)>(seed);
+        dense<config(32, 128, 9, 2)>(seed);
         dense<config(128, 64, 8, 2)>(seed);
         dense<kSplit>(seed);
         dense<config(64, 64, 10, 2, Grouping::None, kRowScaled)>(seed);
@@ -209,7 +210,8 @@ TEST_F(MxKernel, HasTheBitsOfTheCpuForGroupsInEveryForm) {
     uint32_t seed = 0;
     for (uint32_t round = 1; round <= test::random_cases(1); ++round)
         for (const GroupForm form : test::kAllForms) {
-            grouped<config(64, 32, 7, 1, Grouping::Rows)>(++seed, form);
+            grouped<config(16, 64, 8, 1, Grouping::Rows)>(++seed, form);
+            grouped<config(32, 64, 7, 1, Grouping::Rows)>(++seed, form);
             grouped<config(64, 64, 5, 1, Grouping::Rows)>(++seed, form);
             grouped<config(128, 64, 8, 2, Grouping::Rows)>(++seed, form);
             grouped<config(64, 64, 5, 1, Grouping::Rows, kRowScaled)>(++seed, form);

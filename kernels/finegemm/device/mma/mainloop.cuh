@@ -127,8 +127,11 @@ __device__ void mainloop_pipelined(const Consumer<C>& consumer, KBlockIterator<C
         const uint32_t stage = blocks.at.stage;
         const bool ends = blocks.last_of_tile();
         const auto promote_finished = [&] {
-            consumer.release(stage);
-            promote<C>(acc.sum[0], now.block, BlockFactors(now.scales));
+            constexpr bool kReadsStage = FactorsOf<C>::reads_stage();
+            if (!kReadsStage) consumer.release(stage);
+            if (kReadsStage) promote<C>(acc.sum[0], now.block, consumer.factors(now.scales, stage, 0));
+            else promote<C>(acc.sum[0], now.block, BlockFactors(now.scales));
+            if (kReadsStage) consumer.release(stage);
         };
         if (!blocks.next()) {
             finish_block<0>(now.block);
