@@ -1,13 +1,17 @@
-"""What gpu_check.py asks of products with MX scales: each kernel's bits against the CPU's model, the same ones whenever
-it runs, in graphs, on fewer SMs, with dependent launches and for any M, and right ones where memory has more than 2^31
+"""What gpu_check.py asks of products with MX scales: each kernel's bits against the CPU's model, or where the tensor cores
+add all of K sums within the bound of that, the values of all codes by all exponents, the same bits whenever a kernel runs, in graphs, on fewer SMs, with dependent launches and for any M, and right ones where memory has more than 2^31
 elements."""
+
+import itertools
+import math
 
 import torch
 
 from gpu_cases import LAYOUTS, Guarded, Operands, differing, model, operands, sample_rows
 from gpu_grouped_cases import Problem, masked_rows, offset_rows, small_rows
-from gpu_library import ON
+from gpu_library import ON, Library
 from gpu_types import BF16, Types
+from gpu_unscaled_cases import share_of_bound
 
 
 def with_exponents(scales: torch.Tensor, generator) -> torch.Tensor:
@@ -27,6 +31,34 @@ def mx_operands(m: int, n: int, k: int, layout: str, generator, padding: int, of
     return a, with_exponents(sfa, generator) if of_a else sfa, b, with_exponents(sfb, generator)
 
 
+def mx_values(codes: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
+    """In double."""
+    shifts = torch.arange(0, 32, 8, device=codes.device)
+    e = (words.view(torch.int32)[..., None] >> shifts & 255).flatten(1).double()
+    scales = torch.where(e == 0, 0.0, torch.where(e == 255, math.nan, torch.exp2(e - 127)))
+    return codes.double() * scales.repeat_interleave(32, 1)[:, : codes.shape[1]]
+
+
+def over_mx_bound(d: torch.Tensor, a, sfa, b, sfb) -> float:
+    """The largest error of rows of D over the bound of sums of all of K in f32."""
+    x, share = mx_values(a, sfa), 0.0
+    for part in torch.arange(len(b), device=b.device).split(1 << 14):
+        y = mx_values(b[part], sfb[part])
+        share = max(share, share_of_bound(d[:, part], x @ y.t(), x.abs() @ y.abs().t(), a.shape[1]))
+    return share
+
+
+def codes_but_nan(rows: int, k: int, generator) -> torch.Tensor:
+    codes = torch.randint(0, 256, (rows, k), dtype=torch.uint8, device=generator.device, generator=generator)
+    codes[codes & 0x7F == 0x7F] = 0x33
+    return codes.view(torch.float8_e4m3fn)
+
+
+def words_of(exponents: torch.Tensor) -> torch.Tensor:
+    """Of [rows, 4 * blocks]."""
+    return exponents.to(torch.uint8).contiguous().view(torch.int32)
+
+
 class MxProblem(Problem):
     """Groups of rows with such scales; those of rows without a group are anything."""
 
@@ -37,6 +69,14 @@ class MxProblem(Problem):
             self.stacked = a, with_exponents(sfa, generator), d
             self.sfa = with_exponents(self.sfa, generator)  # the same memory
         self.sfb = with_exponents(self.sfb, generator)
+        self.of_a = of_a
+
+    def sums_wrong(self, d: torch.Tensor, group: int, at: int, picked: list, library: Library) -> str:
+        if not self.of_a:
+            return super().sums_wrong(d, group, at, picked, library)
+        a, sfa, _ = self.stacked
+        share = over_mx_bound(d[at, picked], a[at, picked], sfa[at, picked], self.b[group], self.sfb[group])
+        return f"{share:.3g} of the bound" if share > 1 else ""
 
     def way_of_model(self, dtype: torch.dtype) -> dict:
         return {"batch_invariant": ON}
@@ -78,11 +118,57 @@ class Mx(Types):
                 x = mx_operands(m, n, k, layout, self.generator, self.random.choice((0, 16)), of_a)
                 out = Guarded(m, n, device=self.generator.device)
                 self.tested.gemm(*x, out.d, config=name)
-                rows = sample_rows(m, 8, self.generator)
-                wrong = differing(out.d[rows], model(self.tested, *x, rows, name))
-                self.demand("" if not wrong and out.intact() else f"{wrong} elements", m, n, k, name, layout)
+                wrong = self.mx_wrong(x, out, name, of_a, 8)
+                self.demand(wrong, m, n, k, name, layout)
                 count += 1
         return count
+
+    def mx_wrong(self, x: Operands, out: Guarded, name: str, of_a: bool, count: int) -> str:
+        """What is wrong with some rows of D, or nothing."""
+        a, sfa, b, sfb = x
+        rows = sample_rows(len(a), count, self.generator)
+        if of_a:
+            share = over_mx_bound(out.d[rows], a[rows], sfa[rows], b, sfb)
+            wrong = f"{share:.3g} of the bound" if not share <= 1 else ""
+        else:
+            elements = differing(out.d[rows], model(self.tested, *x, rows, name))
+            wrong = f"{elements} elements" if elements else ""
+        return wrong if out.intact() else "wrote outside of D"
+
+    def mx_decode(self):
+        """Each code by each exponent whose product bf16 has, of A and of B: exactly; NaN where there is one."""
+        n, k, count = 512, 128, 0
+        for name in self.mx_names(64, n, k, True):
+            for (low, high), base in itertools.product(((3, 110), (110, 140), (130, 180), (180, 247)), range(0, k, 32)):
+                for of_a in (False, True):
+                    few, many = (n, 64) if of_a else (64, n)
+                    at = (torch.arange(few, device="cuda") + base) % k
+                    one = torch.zeros(few, k, dtype=torch.uint8, device="cuda")
+                    one[torch.arange(few), at] = 0x38
+                    codes = codes_but_nan(many, k, self.generator)
+                    words = words_of(torch.randint(low, high, (many, 4), device="cuda", generator=self.generator))
+                    of_one = words_of(torch.full((few, 4), 127, device="cuda"))
+                    x = one.view(codes.dtype), of_one, codes, words
+                    d = torch.empty(64, n, dtype=BF16, device="cuda")
+                    self.tested.gemm(*(x[2:] + x[:2] if of_a else x), d, config=name)
+                    want = mx_values(codes, words)[:, at]
+                    wrong = int((d.double() != (want if of_a else want.t())).sum())
+                    self.demand(f"{wrong} values" if wrong else "", name, f"exponents from {low}, A {of_a}")
+                    count += d.numel()
+            self.demand("" if self.mx_nan_is_kept(name) else "NaN is not where it must be, or elsewhere", name)
+        return {"values": count}
+
+    def mx_nan_is_kept(self, name: str) -> bool:
+        m, n, k = 64, 512, 128
+        a, b = codes_but_nan(m, k, self.generator), codes_but_nan(n, k, self.generator)
+        sfa, sfb = (torch.full((rows, 4), 127, dtype=torch.uint8, device="cuda") for rows in (m, n))
+        nan = torch.zeros(m, n, dtype=torch.bool, device="cuda")
+        a.view(torch.uint8)[3, 100], b.view(torch.uint8)[5, 77], b.view(torch.uint8)[9, 30] = 0xFF, 0x7F, 0xFF
+        sfa[7, 2], sfb[20, 3] = 255, 255
+        nan[[3, 7]], nan[:, [5, 9, 20]] = True, True
+        d = torch.empty(m, n, dtype=BF16, device="cuda")
+        self.tested.gemm(a, words_of(sfa), b, words_of(sfb), d, config=name)
+        return torch.equal(d.isnan(), nan)
 
     def mx_of_rows(self, of_a: bool, layout: str) -> int:
         count = 0
@@ -135,9 +221,8 @@ class Mx(Types):
             out = Guarded(m, n, device=self.generator.device)
             name = self.mx_names(m, n, k, True)[0]
             self.tested.gemm(*x, out.d, config=name)
-            rows = sample_rows(m, 4, self.generator)
-            wrong = differing(out.d[rows], model(self.tested, *x, rows, name))
-            self.demand("" if not wrong and out.intact() else f"{wrong} elements", m, n, k, name)
+            wrong = self.mx_wrong(x, out, name, True, 4)
+            self.demand(wrong, m, n, k, name)
             del x, out
             torch.cuda.empty_cache()
         return {"shapes": self.MX_HUGE}

@@ -4,10 +4,13 @@
 
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include <finegemm/device/gemm.cuh>
 
 #include "gemm_reference.h"
 #include "ops/gemm/cpu.h"
+#include "ops/gemm/groups.h"
 #include "ops/gemm/hopper.h"
 #include "support/grouped.h"
 #include "support/hopper.h"
@@ -33,15 +36,24 @@ constexpr GemmConfig config(uint32_t tile_m, uint32_t tile_n, uint32_t stages, u
             .a = a,
             .b = kMx};
 }
-constexpr GemmConfig kSplit{.tile_m = 64,
-                            .tile_n = 32,
-                            .stages = 7,
+constexpr GemmConfig kSplit{.tile_m = 32,
+                            .tile_n = 64,
+                            .stages = 5,
                             .math_warpgroups = 1,
-                            .cluster = 3,
+                            .cluster = 4,
                             .cluster_use = ClusterUse::SplitK,
                             .ctas_per_sm = 2,
                             .a = kMx,
                             .b = kMx};
+
+constexpr GemmConfig kSplitWide{.tile_m = 64,
+                                .tile_n = 128,
+                                .stages = 5,
+                                .math_warpgroups = 2,
+                                .cluster = 2,
+                                .cluster_use = ClusterUse::SplitK,
+                                .a = kMx,
+                                .b = kMx};
 
 /// Four exponents from 2^-20 to 2^20 or so, now and then 0, which is no scale at all.
 float random_word(std::mt19937& random) {
@@ -79,37 +91,110 @@ float scale_of(float word, bool mx, int64_t part) {
     return mx ? float_of_bits(mx_scale_bits(float_bits(word), static_cast<uint32_t>(part))) : word;
 }
 
+double value(const ConstMatrix& x, const ConstMatrix& scales, int64_t row, int64_t k) {
+    const auto* words = static_cast<const float*>(scales.data);
+    const float word = words[row * scales.row_stride + k / kScaleBlock * scales.col_stride];
+    const uint8_t code = static_cast<const uint8_t*>(x.data)[row * x.row_stride + k];
+    return static_cast<double>(float_of_e4m3(code)) * scale_of(word, true, k % kScaleBlock / kMxCols);
+}
+
+/// The sums of the elements of D that a product owns, and those of magnitudes; -1 of others.
+struct Right {
+    double exact = 0, absolute = -1;
+};
+std::vector<Right> right_sums(const Call& call, const Matrix& d) {
+    std::vector<Right> all(static_cast<size_t>(d.rows * d.cols));
+    for (const GemmArgs& of : products_of(call))
+        for (int64_t r = 0; r < of.d.rows; ++r)
+            for (int64_t c = 0; c < of.d.cols; ++c) {
+                const auto at = static_cast<const uint16_t*>(of.d.data) - static_cast<const uint16_t*>(d.data) +
+                                r * of.d.row_stride + c;
+                Right& right = all[static_cast<size_t>(at / d.row_stride * d.cols + at % d.row_stride)];
+                right = {.exact = 0, .absolute = 0};
+                for (int64_t k = 0; k < of.a.cols; ++k) {
+                    const double x = value(of.a, of.sfa, r, k) * value(of.b, of.sfb, c, k);
+                    right.exact += x;
+                    right.absolute += std::abs(x);
+                }
+            }
+    return all;
+}
+
+/// Is an element of D, of sums of `k` products in f32, what it should be?
+void expect_right(uint16_t d, const Right& right, int64_t k, const std::string& what) {
+    const double x = float_of_bf16(d), sum = unscaled_sum_bound(right.absolute, k);
+    if (std::isnan(right.exact)) EXPECT_TRUE(std::isnan(x)) << what << " is " << x;
+    else
+        EXPECT_LE(std::abs(x - right.exact), sum + (std::abs(right.exact) + sum) * 0x1p-8 + 0x1p-134)
+            << what << " is " << x << ", not " << right.exact;
+}
+
 TEST(CpuMx, AddsTheProductsOfEach32OfKTimesTheirScales) {
     ThreadPool pool{2};
-    for (const bool of_a : {true, false}) {
-        test::Problem p(37, 136, 400, 3, false, 16, true);
-        make_scales(p, of_a, 5);
-        for (int64_t c = 0; c < 64; ++c) p.a.at(5, c) = 0x7f;  // NaN
-        test::for_each_instruction_set([&] {
-            cpu_gemm({with_mx(p.args(), of_a),
-                      {.numerics = Numerics::Hopper, .config = of_a ? "m128n64s8w2_mx" : "m128n64s8w2_mxb"}},
-                     pool);
-            for (int64_t r = 0; r < p.m; ++r)
-                for (int64_t c = 0; c < p.n; ++c) {
-                    float sum = 0, of_parts = 0;  // under one scale of A
-                    for (int64_t k = 0; k < p.k; k += kMxCols) {
-                        std::vector<uint8_t> a(kMxCols), b(kMxCols);
-                        for (int64_t i = 0; i < std::min<int64_t>(kMxCols, p.k - k); ++i)
-                            a[static_cast<size_t>(i)] = p.a.at(r, k + i), b[static_cast<size_t>(i)] = p.b.at(c, k + i);
-                        const float sfa = scale_of(p.sfa_at(r, k / 128), of_a, k % 128 / kMxCols);
-                        const float sfb = scale_of(p.sfb_at(c, k / 128), true, k % 128 / kMxCols);
-                        const float product = wgmma_product(a, b, 1, 1, kMxCols)[0];
-                        if (of_a) {
-                            sum = std::fma(product, sfa * sfb, sum);
-                            continue;
-                        }
-                        of_parts = std::fma(product, sfb, k % 128 == 0 ? 0.0f : of_parts);
-                        if (k % 128 + kMxCols == 128 || k + kMxCols >= p.k) sum = std::fma(of_parts, sfa, sum);
-                    }
-                    if (std::isnan(sum)) ASSERT_TRUE(std::isnan(float_of_bf16(p.d.at(r, c)))) << r << ", " << c;
-                    else ASSERT_EQ(p.d.at(r, c), bf16_of_float(sum)) << of_a << ": " << r << ", " << c;
+    test::Problem p(37, 136, 400, 3, false, 16, true);
+    make_scales(p, false, 5);
+    for (int64_t c = 0; c < 64; ++c) p.a.at(5, c) = 0x7f;  // NaN
+    test::for_each_instruction_set([&] {
+        cpu_gemm({with_mx(p.args(), false), {.numerics = Numerics::Hopper, .config = "m128n64s8w2_mxb"}}, pool);
+        for (int64_t r = 0; r < p.m; ++r)
+            for (int64_t c = 0; c < p.n; ++c) {
+                float sum = 0, of_parts = 0;  // under one scale of A
+                for (int64_t k = 0; k < p.k; k += kMxCols) {
+                    std::vector<uint8_t> a(kMxCols), b(kMxCols);
+                    for (int64_t i = 0; i < std::min<int64_t>(kMxCols, p.k - k); ++i)
+                        a[static_cast<size_t>(i)] = p.a.at(r, k + i), b[static_cast<size_t>(i)] = p.b.at(c, k + i);
+                    const float sfb = scale_of(p.sfb_at(c, k / 128), true, k % 128 / kMxCols);
+                    const float product = wgmma_product(a, b, 1, 1, kMxCols)[0];
+                    of_parts = std::fma(product, sfb, k % 128 == 0 ? 0.0f : of_parts);
+                    if (k % 128 + kMxCols == 128 || k + kMxCols >= p.k)
+                        sum = std::fma(of_parts, p.sfa_at(r, k / 128), sum);
                 }
-        });
+                if (std::isnan(sum)) ASSERT_TRUE(std::isnan(float_of_bf16(p.d.at(r, c)))) << r << ", " << c;
+                else ASSERT_EQ(p.d.at(r, c), bf16_of_float(sum)) << r << ", " << c;
+            }
+    });
+}
+
+TEST(CpuMx, AddsAllOfKInFloatsWhereBothHaveScalesOf32) {
+    ThreadPool pool{2};
+    test::Problem p(37, 136, 400, 3, false, 16, true);
+    make_scales(p, true, 5);
+    for (int64_t c = 0; c < 64; ++c) p.a.at(5, c) = 0x7f;  // NaN
+    p.sfa.at(7, 1) = float_of_bits(0x7fff7f7f);
+    const GemmOptions options{.numerics = Numerics::Hopper, .config = "m128n128s4w2_mx"};
+    const GemmArgs args = with_mx(p.args(), true);
+    const Call call(args, options);
+    const std::vector<Right> right = right_sums(call, p.d.view());
+    EXPECT_TRUE(std::isnan(right[7 * 136].exact));
+    test::for_each_instruction_set([&] {
+        cpu_gemm(call, pool);
+        for (int64_t r = 0; r < p.m; ++r)
+            for (int64_t c = 0; c < p.n; ++c)
+                expect_right(p.d.at(r, c), right[static_cast<size_t>(r * p.n + c)], p.k, fmt::format("{}, {}", r, c));
+    });
+}
+
+TEST(MxDecode, GivesEveryCodeTimesEveryScaleThatBf16Has) {
+    for (uint32_t e = 0; e < 256; ++e) {
+        const uint32_t word = e << 16 | 0x007f00 | 0x7f, factor = mx_factors_of_word(float_of_bits(word)).word[2];
+        ASSERT_EQ(mx_factors_of_word(float_of_bits(e * 0x01010101)).word[3], factor) << e;
+        for (uint32_t code = 0; code < 256; code += 4) {
+            const uint32_t codes = code | (code + 1) << 8 | (code + 2) << 16 | (code + 3) << 24;
+            uint32_t words[2], exact[2];
+            const uint32_t found = device::decode_codes(words[0], words[1], codes, factor);
+            device::decode_unusual(exact[0], exact[1], codes, factor);
+            const bool usual = (found & kMxNanFound) == 0 && (factor & kMxTwice) == 0;
+            ASSERT_TRUE(!usual || (words[0] == exact[0] && words[1] == exact[1])) << e << ", " << code;
+            for (uint32_t i = 0; i < 4; ++i) {
+                const float x = float_of_bf16(static_cast<uint16_t>(exact[i / 2] >> i % 2 * 16));
+                const double wanted = static_cast<double>(float_of_e4m3(static_cast<uint8_t>(code + i))) *
+                                      float_of_bits(mx_scale_bits(e, 0));
+                if (std::isnan(wanted)) ASSERT_TRUE(std::isnan(x)) << e << ", " << code + i;
+                else if (std::abs(wanted) >= 0x1p128) ASSERT_TRUE(std::isinf(x)) << e << ", " << code + i;
+                else if (e == 1 || e == 2) ASSERT_LE(std::abs(x - wanted), 0x1p-134) << e << ", " << code + i;
+                else ASSERT_EQ(x, wanted) << e << ", " << code + i;
+            }
+        }
     }
 }
 
@@ -162,10 +247,16 @@ protected:
         std::vector<uint16_t> by_kernel;
         for (int64_t r = 0; r < all.rows; ++r) by_kernel.insert(by_kernel.end(), &d.at(r, 0), &d.at(r, 0) + all.cols);
         cpu_gemm(call, pool);
+        const std::vector<Right> right = C.decodes() ? right_sums(call, all) : std::vector<Right>();
         for (int64_t r = 0; r < all.rows; ++r)
-            for (int64_t c = 0; c < all.cols; ++c)
-                ASSERT_EQ(by_kernel[static_cast<size_t>(r * all.cols + c)], d.at(r, c))
-                    << name << ", " << seed << ": " << r << ", " << c;
+            for (int64_t c = 0; c < all.cols; ++c) {
+                const auto i = static_cast<size_t>(r * all.cols + c);
+                if (by_kernel[i] == d.at(r, c)) continue;
+                const std::string what = fmt::format("{}, {}: {}, {}", name, seed, r, c);
+                ASSERT_TRUE(C.decodes() && right[i].absolute >= 0) << what;
+                expect_right(by_kernel[i], right[i], problem.k, what);
+                if (HasFailure()) return;
+            }
     }
 
     template <GemmConfig C>
@@ -194,11 +285,13 @@ protected:
 
 TEST_F(MxKernel, HasTheBitsOfTheCpuForOneProduct) {
     for (uint32_t seed = 1; seed <= test::random_cases(1); ++seed) {
-        dense<config(64, 64, 5, 1)>(seed);
-        dense<config(64, 64, 10, 2)>(seed);
-        dense<config(64, 32, 16, 2)>(seed);
-        dense<config(128, 64, 8, 2)>(seed);
+        dense<config(16, 64, 8, 1)>(seed);
+        dense<config(64, 64, 4, 1)>(seed);
+        dense<config(32, 64, 12, 2)>(seed);
+        dense<config(64, 128, 6, 2)>(seed);
+        dense<config(128, 128, 4, 2)>(seed);
         dense<kSplit>(seed);
+        dense<kSplitWide>(seed);
         dense<config(64, 64, 10, 2, Grouping::None, kRowScaled)>(seed);
         dense<config(128, 64, 8, 2, Grouping::None, kRowScaled)>(seed);
         if (HasFatalFailure()) return;
@@ -209,9 +302,9 @@ TEST_F(MxKernel, HasTheBitsOfTheCpuForGroupsInEveryForm) {
     uint32_t seed = 0;
     for (uint32_t round = 1; round <= test::random_cases(1); ++round)
         for (const GroupForm form : test::kAllForms) {
-            grouped<config(64, 32, 7, 1, Grouping::Rows)>(++seed, form);
-            grouped<config(64, 64, 5, 1, Grouping::Rows)>(++seed, form);
-            grouped<config(128, 64, 8, 2, Grouping::Rows)>(++seed, form);
+            grouped<config(32, 64, 6, 1, Grouping::Rows)>(++seed, form);
+            grouped<config(64, 128, 6, 2, Grouping::Rows)>(++seed, form);
+            grouped<config(128, 128, 4, 2, Grouping::Rows)>(++seed, form);
             grouped<config(64, 64, 5, 1, Grouping::Rows, kRowScaled)>(++seed, form);
             if (HasFatalFailure()) return;
         }

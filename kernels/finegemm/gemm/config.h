@@ -3,6 +3,7 @@
 #pragma once
 
 #include <finegemm/gemm/finish.h>
+#include <finegemm/gemm/roles.h>
 
 namespace finegemm {
 
@@ -89,7 +90,8 @@ FG_HD constexpr uint32_t loaded_rows(const Operand& operand, uint32_t rows) {
 inline constexpr uint32_t kSwappedStep = 16;
 
 struct GemmConfig {
-    uint32_t tile_m = 128;         // rows of D that one CTA computes: 64 * math_warpgroups * {1/2, 1, 2}
+    uint32_t tile_m = 128;         // rows of D that one CTA computes: 64 * math_warpgroups * {1/2, 1, 2}; any sixteens
+                                   // of decoded operands
     uint32_t tile_n = 128;         // columns of D that one CTA computes, at most 256: segment_cols
     uint32_t stages = 4;           // slots of the shared-memory ring, a multiple of k_slices(); one slot holds 128 of K
     uint32_t math_warpgroups = 2;  // each owns rows_per_warpgroup rows
@@ -109,19 +111,27 @@ struct GemmConfig {
 
     /// Elements of K in a stage: a k-block.
     FG_HD constexpr uint32_t tile_k() const { return kRowBytes / bytes_of(a.element); }
-    FG_HD constexpr uint32_t threads() const { return (math_warpgroups + 1) * 128; }
+    FG_HD constexpr uint32_t threads() const { return (math_warpgroups + producer_warpgroups()) * 128; }
+    /// One, but to decode many rows where a CTA has an SM.
+    FG_HD constexpr uint32_t producer_warpgroups() const { return decodes() && tile_m > 32 && ctas_per_sm == 1 ? 2 : 1; }
+    /// Warps that load scales, and decode; and those of them that decode a k-block together.
+    FG_HD constexpr uint32_t scale_warps() const { return producer_warpgroups() * kProducerWarps - 1; }
+    FG_HD constexpr uint32_t decoders_of_block() const { return producer_warpgroups() > 1 ? 2 : 1; }
     /// K-slices: when 64 rows leave warpgroups idle, two of them compute the same rows, each over every second k-block;
     /// their sums are added before the epilogue (gemm/k_slices.h). Each slice has stages of its own, as a parity tells
     /// a round of the ring from the next one only.
-    FG_HD constexpr uint32_t k_slices() const { return max(1, math_warpgroups * 64 / tile_m); }
+    FG_HD constexpr uint32_t k_slices() const { return max(1, math_warpgroups * 64 / (decodes() ? tile_n : tile_m)); }
     /// Warpgroups that share the rows of a tile.
     FG_HD constexpr uint32_t row_warpgroups() const { return math_warpgroups / k_slices(); }
-    FG_HD constexpr uint32_t rows_per_warpgroup() const { return tile_m / row_warpgroups(); }
+    FG_HD constexpr uint32_t rows_per_warpgroup() const { return decodes() ? tile_m : tile_m / row_warpgroups(); }
+    /// Operands with MX scales, both: they are decoded to BF16, with their scales, on their way to the tensor cores,
+    /// which then add all of K. Math warps decode B to registers, scale warps A to shared memory.
+    FG_HD constexpr bool decodes() const { return mx() && a.scaling == Scaling::Mx; }
     /// Swapped: WGMMAs have columns of D for their 64 rows, a warpgroup 64 of them, and rows of a tile for their
-    /// columns, which come in sixteens. Groups of rows seldom fill 64.
+    /// columns, which come in sixteens. Groups of rows seldom fill 64. Only a WGMMA's 64 rows may be in registers.
     FG_HD constexpr bool swapped() const {
-        return row_groups() && b.scaling == Scaling::None && rows_per_warpgroup() > 64 &&
-               tile_n == 64 * math_warpgroups;
+        return decodes() || (row_groups() && b.scaling == Scaling::None && rows_per_warpgroup() > 64 &&
+                             tile_n == 64 * math_warpgroups);
     }
     /// Rows of a tile that are multiplied together: what a tile lacks of them takes time like others.
     FG_HD constexpr uint32_t row_step() const { return swapped() ? kSwappedStep : rows_per_warpgroup(); }

@@ -34,11 +34,11 @@ enum class Promotion : uint32_t {
 };
 
 /// Bytes of a row's scales in a stage.
-FG_HD constexpr uint32_t scale_bytes_of(Promotion promotion) {
+FG_HD constexpr uint32_t scale_bytes_of(const GemmConfig& c, Promotion promotion) {
+    if (c.mx()) return kMxScaleBytes;
     switch (promotion) {
         case Promotion::None: return 0;
         case Promotion::TensorCore: return kSplitScaleBytes;
-        case Promotion::Mx: return kMxScaleBytes;
         default: return 4;
     }
 }
@@ -119,12 +119,14 @@ FG_HD constexpr bool persistent(const GemmConfig& c) { return c.k_splits() == 1 
 FG_HD constexpr RegisterPlan registers(const GemmConfig& c, uint32_t least = 24) {
     constexpr uint32_t kMost = 240;
     const bool splits_more = c.row_b_scales() && c.tile_n == 136;
-    const uint32_t load = c.scales == ScaleLayout::Rows && c.tile_m > 192 ? 80
+    const uint32_t load = c.decodes()                                     ? 104
+                          : c.scales == ScaleLayout::Rows && c.tile_m > 192 ? 80
                           : c.tile_n > 208                                ? least
                           : splits_more                                   ? 40
                                                                           : 56;
     const uint32_t launch = min(kRegisterFile / (c.ctas_per_sm * c.threads()) / 8 * 8, 248);
-    const uint32_t math = (launch * c.threads() - load * 128) / (c.math_warpgroups * 128) / 8 * 8;
+    const uint32_t math =
+        (launch * c.threads() - load * c.producer_warpgroups() * 128) / (c.math_warpgroups * 128) / 8 * 8;
     return {.launch = launch, .load = load, .math = min(math, kMost)};
 }
 
@@ -143,7 +145,7 @@ FG_HD constexpr bool holds_three_sets(const GemmConfig& c) {
 /// With the tensor cores' products of scales, a block product comes with its factors. Narrow tiles, for which shared
 /// memory's port has less to do, take up to 10% longer with it.
 FG_HD constexpr Promotion promotion(const GemmConfig& c) {
-    if (c.b.scaling == Scaling::None) return Promotion::None;
+    if (c.b.scaling == Scaling::None || c.decodes()) return Promotion::None;
     if (c.mx()) return Promotion::Mx;
     if (!c.row_b_scales()) return Promotion::BlockScale;
     return c.tile_n >= 128 && holds_three_sets(c) ? Promotion::TensorCore : Promotion::RowScale;
@@ -163,8 +165,8 @@ FG_HD constexpr Producers producers(const GemmConfig& c) {
 }
 
 FG_HD constexpr ScalePath scale_path(const GemmConfig& c, Promotion promotion) {
+    if (c.mx()) return ScalePath::Mx;
     if (promotion == Promotion::None) return ScalePath::None;
-    if (promotion == Promotion::Mx) return ScalePath::Mx;
     const bool split = promotion == Promotion::TensorCore;
     if (c.scales == ScaleLayout::Rows) return split ? ScalePath::SplitVector : ScalePath::Vector;
     return split ? ScalePath::Split : ScalePath::Async;
@@ -220,7 +222,9 @@ FG_HD constexpr uint32_t yield_interval(const GemmConfig& c, Producers producers
 
 FG_HD constexpr Arrivals arrivals(const GemmConfig& c, ScalePath scale_path) {
     const uint32_t warps = 4 * c.row_warpgroups() * kLanesArrive;
-    return {.full = 1 + (scale_path == ScalePath::None ? 0 : kWarpSize),
+    return {.full = 1 + (scale_path == ScalePath::None ? 0
+                         : c.decodes()                 ? c.decoders_of_block() * kWarpSize
+                                                       : kWarpSize),
             .empty = warps * c.a_sharers() * c.b_sharers(),
             .slice_sums = warps};
 }
@@ -243,13 +247,16 @@ FG_HD constexpr SmemPlan smem(const GemmConfig& c, Store store, uint32_t strip_c
     const bool split = c.k_splits() > 1, no_d = split || store == Store::Registers,
                by_tma = store == Store::Tma || store == Store::SourceTile;
     p.a_stage = c.tile_m * kRowBytes;  // a multiple of 1024: eight 128-byte rows, one swizzle atom
+    if (c.decodes()) p.a_stage *= 2;   // in BF16 a half behind the other, the codes in the place of the second one
     p.b_stage = c.tile_n * kRowBytes;
     p.d_warp = no_d          ? 0
-               : c.swapped() ? kSwappedStripBytes / 4
+               : c.swapped() ? swapped_strip_bytes(c) / 4
                : by_tma      ? c.wgmmas_m() * panels_bytes(c)
                              : kWarpRows * strip_pitch(c, strip_cols);
-    p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
-    const uint32_t scale_bytes = scale_bytes_of(promotion(c));
+    // Swapped, each warpgroup has columns of its own.
+    const uint32_t share = c.swapped() ? split_cols(c) * swapped_split_pitch(c) : c.rows_per_warpgroup() * split_pitch(c);
+    p.partials_warpgroup = split ? c.k_splits() * share * 4 : 0;
+    const uint32_t scale_bytes = scale_bytes_of(c, promotion(c));
     p.sfa_stage = (c.tile_m + (shifted_scales(c) ? kScalePiece : 0)) * scale_bytes;
     p.sfb_stage = b_scales(c) * scale_bytes;
     p.tile_stage = published_tiles(c) ? 16 : 0;
@@ -264,6 +271,7 @@ FG_HD constexpr SmemPlan smem(const GemmConfig& c, Store store, uint32_t strip_c
     p.tiles = take(c.stages * p.tile_stage, 16);
     p.full = take(c.stages * 8, 8);
     p.empty = take(c.stages * 8, 8);
+    p.codes = take(c.decodes() ? c.stages * 8 : 0, 8);
     p.partials_full = take(split ? c.row_warpgroups() * 8 : 0, 8);
     p.slice_sums_full = take(c.k_slices() > 1 ? 8 : 0, 8);
     p.d_full = take(store == Store::SourceTile ? c.math_warpgroups * 4 * 8 : 0, 8);

@@ -17,6 +17,7 @@ struct SmemPlan {
     uint32_t zeros;            // kZeroRows SplitScales for each math warpgroup
     uint32_t tiles;            // grouped: stages x the Tile that begins there
     uint32_t full, empty;      // mbarriers, one per stage
+    uint32_t codes;            // likewise, for codes of A that are yet to be decoded
     uint32_t partials_full;    // mbarriers, one per warpgroup that has rows of its own
     uint32_t slice_sums_full;  // mbarrier, where there are k-slices
     uint32_t d_full;           // mbarriers, one per math warp, where the old D is loaded
@@ -32,11 +33,16 @@ FG_HD constexpr uint32_t b_scales(const GemmConfig& c) {
     return Segments::of(c).count() > 2 ? 4 : 2;
 }
 
-/// Columns that one rank of a split-K cluster reduces and stores; the last rank may have fewer.
-FG_HD constexpr uint32_t split_cols(const GemmConfig& c) { return align_up(ceil_div(c.tile_n, c.k_splits()), 8); }
+/// Columns of which the ranks of a split-K cluster have shares: those of a tile, of swapped products of each warpgroup;
+/// and those that one rank reduces and stores. The last rank may have fewer.
+FG_HD constexpr uint32_t split_of_cols(const GemmConfig& c) { return c.swapped() ? 64 : c.tile_n; }
+FG_HD constexpr uint32_t split_cols(const GemmConfig& c) { return align_up(ceil_div(split_of_cols(c), c.k_splits()), 8); }
 
 /// Row pitch of received partial sums, in floats: 4 more than the columns, against bank conflicts.
 FG_HD constexpr uint32_t split_pitch(const GemmConfig& c) { return split_cols(c) + 4; }
+
+/// Likewise of swapped products, where those of all rows of a column lie one behind the other.
+FG_HD constexpr uint32_t swapped_split_pitch(const GemmConfig& c) { return c.tile_m + 4; }
 
 /// Shared memory of an SM that one CTA may ask for, and what each CTA takes besides. CUDA C++ Programming Guide,
 /// "Compute capabilities", 9.0.

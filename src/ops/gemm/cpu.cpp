@@ -82,8 +82,9 @@ void hopper_sums(const CpuTile& t, Arithmetic kernel, std::vector<float>& sums) 
 
 void sum_tile(const CpuTile& t, Numerics, Arithmetic, std::vector<double>& sums) { exact_tile(t, sums.data()); }
 void sum_tile(const CpuTile& t, Numerics numerics, Arithmetic kernel, std::vector<float>& sums) {
-    // Without scales no model is needed: such sums are documented by their order and a bound.
-    if (numerics == Numerics::Hopper && !are(is_unscaled, t.args.a.dtype)) hopper_sums(t, kernel, sums);
+    // Where tensor cores add all of K no model is needed: such sums are documented by their order and a bound.
+    const bool all_of_k = are(is_unscaled, t.args.a.dtype) || is_mx(t.args.sfa);
+    if (numerics == Numerics::Hopper && !all_of_k) hopper_sums(t, kernel, sums);
     else fast_tile(t, sums.data());
 }
 

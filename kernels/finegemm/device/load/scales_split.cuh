@@ -83,12 +83,12 @@ struct SplitScaleLoads {
     }
 };
 
-/// MX scales of one k-block: those of B, and those of A, which may be one for the block.
+/// MX scales of one k-block of B, and the scales of A, one for each row.
 template <GemmConfig C>
 struct MxScaleLoads : SplitScaleLoads<C> {
     using SplitScaleLoads<C>::SplitScaleLoads;
     __device__ void fill(const Shared<C>& smem, uint32_t stage) const {
-        this->a.store(smem.sfa(stage), C.a.scaling == Scaling::Mx ? mx_scale_of_word : mx_scale_of_float);
+        this->a.store(smem.sfa(stage), mx_scale_of_float);
         this->b.store(smem.sfb(stage), mx_scale_of_word);
         __syncwarp();  // one lane's arrivals speak for the whole warp
         arrive_for_copies(smem, stage);
@@ -172,7 +172,13 @@ struct FirstVector {
         for (uint32_t j = 0; j < Vector::kBlocks; ++j) vector.fill(j, smem, j);
     }
 };
+/// Warps that decode begin when roles part.
+struct NoFirstScales {
+    template <typename Params, typename Smem>
+    __device__ static void load(const Params&, const Smem&, const Tile&, uint32_t /*scale_warp*/) {}
+};
 template <GemmConfig C>
-using FirstScales = Either<C.scales == ScaleLayout::Rows, FirstVector<C>, FirstCopies<C>>;
+using FirstScales = Either<C.decodes(), NoFirstScales,
+                           Either<C.scales == ScaleLayout::Rows, FirstVector<C>, FirstCopies<C>>>;
 
 }  // namespace finegemm::device

@@ -112,6 +112,24 @@ __device__ inline uint32_t spread_signs(uint32_t x) {
     asm("prmt.b32 %0, %1, 0, 0xba98;" : "=r"(signs) : "r"(x));
     return signs;
 }
+/// The lower two bytes of a word, and its upper two, each with its highest bit in the eight bits above it. PTX ISA, prmt.
+__device__ inline uint32_t spread_low_codes(uint32_t x) {
+    uint32_t spread;
+    asm("prmt.b32 %0, %1, 0, 0x9180;" : "=r"(spread) : "r"(x));
+    return spread;
+}
+__device__ inline uint32_t spread_high_codes(uint32_t x) {
+    uint32_t spread;
+    asm("prmt.b32 %0, %1, 0, 0xb3a2;" : "=r"(spread) : "r"(x));
+    return spread;
+}
+
+/// Two products of bf16, nearest even, subnormal ones, too. PTX ISA, mul.
+__device__ inline uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
+    uint32_t product;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+}
 
 /// The highest bytes of four words, the first one's lowest. PTX ISA, prmt.
 __device__ inline uint32_t highest_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {

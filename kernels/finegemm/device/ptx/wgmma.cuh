@@ -42,5 +42,8 @@ __device__ inline void pin(int32_t& x) { asm volatile("" : "+r"(x)::"memory"); }
 template <uint32_t Registers>
 __device__ void wgmma_k32_each(float (&d)[Registers], uint64_t a, uint64_t b);
 #include <finegemm/device/ptx/wgmma.inl>
+#ifdef FG_WGMMA_DECODED
+#include <finegemm/device/ptx/wgmma_decoded.inl>
+#endif
 
 }  // namespace finegemm::ptx
