@@ -20,6 +20,7 @@ LAYERS = [
     ("kernels/finegemm/routing/", "routing"),
     ("kernels/finegemm/topk/", "topk"),
     ("kernels/finegemm/four_bit/", "four_bit"),
+    ("kernels/finegemm/layer/", "layer"),
     ("kernels/finegemm/device/", "device"),
     ("include/finegemm/", "public"),
     ("src/os/", "os"),
@@ -45,7 +46,7 @@ LAYERS = [
 
 # Who may include whom, besides itself. "std" is any header that is not ours: the kernels' text has none of them.
 # Configurations and arithmetic of kernels, for host and device.
-VALUES = {"core", "gemm", "quantize", "scale_layout", "mqa", "prenorm", "routing", "topk", "four_bit"}
+VALUES = {"core", "gemm", "quantize", "scale_layout", "mqa", "prenorm", "routing", "topk", "four_bit", "layer"}
 CPU_SAFE = {"cpu", "engine", "plan", "elements", "os", "public", "std"} | VALUES
 ALLOWED = {
     "core": set(),
@@ -57,6 +58,7 @@ ALLOWED = {
     "routing": {"core"},
     "topk": {"core"},
     "four_bit": {"core"},
+    "layer": {"core", "quantize", "routing"},
     "device": VALUES,
     "public": {"std"},
     "os": {"std"},

@@ -22,7 +22,15 @@ ChosenRows chosen_of(const ConstMatrix& inverse) {
             .k = static_cast<uint32_t>(inverse.cols)};
 }
 
-RouteParams params_of(const RouteCall& call) {
+template <typename Config>
+uint32_t grid_of(const Config& config, uint32_t tasks, int32_t num_sms) {
+    const uint32_t most = num_sms > 0 ? static_cast<uint32_t>(num_sms) * config.ctas_per_sm() : kMaxGrid;
+    return std::min({ceil_div(tasks, config.warps()), most, kMaxGrid});
+}
+
+}  // namespace
+
+RouteParams route_params(const RouteCall& call) {
     return {.ids = static_cast<const uint8_t*>(call.ids.data),
             .inverse = static_cast<int32_t*>(call.inverse.data),
             .permutation = static_cast<int32_t*>(call.permutation.data),
@@ -36,23 +44,15 @@ RouteParams params_of(const RouteCall& call) {
             .places = call.places()};
 }
 
-template <typename Config>
-uint32_t grid_of(const Config& config, uint32_t tasks, int32_t num_sms) {
-    const uint32_t most = num_sms > 0 ? static_cast<uint32_t>(num_sms) * config.ctas_per_sm() : kMaxGrid;
-    return std::min({ceil_div(tasks, config.warps()), most, kMaxGrid});
-}
-
-}  // namespace
-
 RouteConfig route_config(int64_t choices) { return {choices > kManyChoices ? RouteConfig::kMostCtas : 1}; }
 
 RouteLaunch launch_of(const RouteCall& call) {
     const RouteConfig config = route_config(call.choices());
-    return {config, params_of(call), config.ctas};
+    return {config, route_params(call), config.ctas};
 }
 
 CountedChoices counted_choices(const RouteCall& call) {
-    const RouteParams p = params_of(call);
+    const RouteParams p = route_params(call);
     return {p.ids, p.ids_row_stride, p.first, p.choices, p.wide, p.by_k};
 }
 
@@ -80,7 +80,7 @@ PermuteLaunch launch_of(const PermuteCall& call) {
                                .weights = static_cast<const float*>(call.weights.data),
                                .weight_row_stride = call.weights.row_stride,
                                .weights_of_rows = static_cast<float*>(call.weights_of_rows.data),
-                               .route = call.route ? params_of(*call.route) : RouteParams{}};
+                               .route = call.route ? route_params(*call.route) : RouteParams{}};
     return {config, params, grid_of(config, params.tasks, call.options.num_sms)};
 }
 
@@ -99,7 +99,7 @@ CombineLaunch launch_of(const CombineCall& call) {
                                .row_bytes = row_bytes,
                                .by_chunks = Divider::by(chunks),
                                .tasks = static_cast<uint32_t>(call.out.rows) * chunks,
-                               .route = call.route ? params_of(*call.route) : RouteParams{},
+                               .route = call.route ? route_params(*call.route) : RouteParams{},
                                .biases = bias_of(call.biases),
                                .bias_weights = static_cast<const float*>(call.bias_weights.data),
                                .bias_weight_row_stride = call.bias_weights.row_stride,

@@ -13,6 +13,8 @@ struct RouteLaunch {
     uint32_t grid;
 };
 RouteLaunch launch_of(const RouteCall& call);
+/// What kernels that find rows by themselves are told.
+RouteParams route_params(const RouteCall& call);
 /// What a product's kernel counts of the same choices.
 CountedChoices counted_choices(const RouteCall& call);
 /// The kernel for so many choices.

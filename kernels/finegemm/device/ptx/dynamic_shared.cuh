@@ -19,4 +19,11 @@ __device__ inline T& dynamic_shared_object() {
     return *reinterpret_cast<T*>(bytes);
 }
 
+/// Likewise, where alignments of up to 1024 bytes begin.
+template <typename T>
+__device__ inline T& dynamic_shared_object_aligned() {
+    extern __shared__ uint8_t bytes[];
+    return *reinterpret_cast<T*>(bytes + (dynamic_shared().bits - smem_address(bytes).bits));
+}
+
 }  // namespace finegemm::ptx

@@ -1,4 +1,4 @@
-// What GPUs of a host tell each other in memory. Layer device. One instruction per function.
+// What GPUs of a host, or CTAs of a launch, tell each other in memory. Layer device. One instruction per function.
 #pragma once
 
 #include <finegemm/device/ptx/memory.cuh>
@@ -36,6 +36,43 @@ __device__ inline Words4 load_global_l2_x4_if(bool wanted, const void* from) {
         : "memory");
     return v;
 }
+
+/// A word that other CTAs of this GPU count in: what they had written before can be read then.
+__device__ inline uint32_t load_acquire(const uint32_t* from) {
+    uint32_t x;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
+    return x;
+}
+/// Adds to such a word, behind all that this thread has written or seen, and may read what others had before. PTX ISA,
+/// atom.
+__device__ inline uint32_t add_acq_rel(uint32_t* to, uint32_t x) {
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(x) : "memory");
+    return before;
+}
+/// Likewise, without a look at what was there.
+__device__ inline void add_release(uint32_t* to, uint32_t x) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
+}
+/// Adds, and orders nothing.
+__device__ inline uint32_t add_relaxed(uint32_t* to, uint32_t x) {
+    uint32_t before;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(x) : "memory");
+    return before;
+}
+
+/// A word of shared memory that one thread of the CTA writes.
+__device__ inline uint32_t load_acquire_cta(SmemAddr from) {
+    uint32_t x;
+    asm volatile("ld.acquire.cta.shared::cta.u32 %0, [%1];" : "=r"(x) : "r"(from.bits) : "memory");
+    return x;
+}
+__device__ inline void store_release_cta(SmemAddr to, uint32_t x) {
+    asm volatile("st.release.cta.shared::cta.u32 [%0], %1;" ::"r"(to.bits), "r"(x) : "memory");
+}
+
+/// Orders ordinary accesses of this thread and those of TMA, in any memory. PTX ISA, fence.proxy.
+__device__ inline void fence_proxy_async() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
 /// Time of the GPU.
 __device__ inline uint64_t nanoseconds() {

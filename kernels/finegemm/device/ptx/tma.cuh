@@ -125,6 +125,11 @@ __device__ inline void bulk_prefetch(const void* from, uint32_t bytes) {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
+/// Prefetches the box at (x, y) to L2. PTX ISA, cp.async.bulk.prefetch.tensor.
+__device__ inline void tma_prefetch(const TensorMap* map, uint32_t x, uint32_t y) {
+    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(map), "r"(x), "r"(y) : "memory");
+}
+
 /// Prefetches a box of matrix z of a stack to L2. PTX ISA, cp.async.bulk.prefetch.tensor.
 __device__ inline void tma_prefetch(const TensorMap* map, uint32_t x, uint32_t y, uint32_t z, uint64_t policy) {
     asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.L2::cache_hint [%0, {%1, %2, %3}], %4;" ::"l"(map), "r"(x),

@@ -10,5 +10,9 @@ template <typename T>
 T& dynamic_shared_object() {
     return *reinterpret_cast<T*>(host_kernel::shared[machine->cta()]);
 }
+template <typename T>
+T& dynamic_shared_object_aligned() {
+    return dynamic_shared_object<T>();
+}
 
 }  // namespace finegemm::ptx

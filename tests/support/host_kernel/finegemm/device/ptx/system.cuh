@@ -25,6 +25,27 @@ inline Words4 load_global_l2_x4_if(bool wanted, const void* from) {
     machine->pause();
     return load_global_x4_if(wanted, from);
 }
+/// Words that CTAs of a launch count in. CTAs that are not of one cluster run one after the other.
+inline uint32_t load_acquire(const uint32_t* from) {
+    machine->let_others_run();
+    return *from;
+}
+inline uint32_t add_acq_rel(uint32_t* to, uint32_t x) {
+    machine->pause();
+    return std::exchange(*to, *to + x);
+}
+inline void add_release(uint32_t* to, uint32_t x) { add_acq_rel(to, x); }
+inline uint32_t add_relaxed(uint32_t* to, uint32_t x) { return add_acq_rel(to, x); }
+inline uint32_t load_acquire_cta(SmemAddr from) {
+    machine->let_others_run();
+    return load_shared_word(from);
+}
+inline void store_release_cta(SmemAddr to, uint32_t x) {
+    machine->pause();
+    store_shared_word(to, x);
+}
+inline void fence_proxy_async() { machine->fence(); }
+
 inline uint64_t nanoseconds() { return host_kernel::nanoseconds += 1000; }
 
 }  // namespace finegemm::ptx

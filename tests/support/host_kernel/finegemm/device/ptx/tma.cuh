@@ -115,6 +115,8 @@ inline void tma_prefetch(const TensorMap* map, uint32_t x, uint32_t y, uint32_t 
     if (x >= d.cols || y >= d.rows || (d.count > 0 && z >= d.count)) machine->fail("it prefetches what does not exist");
 }
 
+inline void tma_prefetch(const TensorMap* map, uint32_t x, uint32_t y) { tma_prefetch(map, x, y, 0, 0); }
+
 inline void tma_store(const TensorMap* map, SmemAddr from, uint32_t x, uint32_t y, uint32_t z = 0) {
     const mock::Description d = mock::description_of(*map);
     if (!elect_one()) return;

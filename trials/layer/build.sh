@@ -1,0 +1,1 @@
+nice -n 10 /usr/local/cuda-13.0/bin/nvcc -O3 $FLAGS -std=c++20 -gencode arch=compute_90a,code=sm_90a -I../../kernels -Xptxas -v -Xcompiler -fPIC -shared -cudart static -o ${2:-trial.so} ${1:-trial.cu} 2>&1 | grep -v "^$" | tail -40; ls -la ${2:-trial.so}
