@@ -59,8 +59,8 @@ nlohmann::json explained(const finegemm_topk_shape& shape) {
 TEST(TopkCall, IsExplainedInC) {
     finegemm_topk_shape shape = shape_of(1, 65536);
     EXPECT_EQ(explained(shape).at("kernel"), "FineGEMM_topk_few_c8");
-    shape.num_sms = 2;
-    EXPECT_EQ(explained(shape).at("kernel"), "FineGEMM_topk_c2");
+    shape.num_sms = 2;  // two CTAs on each
+    EXPECT_EQ(explained(shape).at("kernel"), "FineGEMM_topk_few_c4");
     EXPECT_FALSE(explained(shape).contains("logits"));
     shape.heads = 64, shape.dim = 128, shape.paged = 1;
     shape.requests = 100, shape.queries = 3, shape.keys = 8192 * 64;
