@@ -98,7 +98,7 @@ TEST(ExplainSelection, NamesTheKernelAndSaysWhy) {
           "1 rows are few for 132 SMs: a cluster of 8, which keeps 131072 columns, has each of them"}},
         {"topk 9 of 33x200000",
          {"FineGEMM_topk_c4\n",
-          "a cluster of 4 keeps 65536 columns in shared memory; of 200000 it looks at a sample, and then lists what may",
+          "a cluster of 4 keeps 65536 columns in shared memory; of 200000 it looks at a sample, and then lists",
           "; fewer CTAs for each of 33 rows would leave some of 132 SMs idle"}},
         {"topk 9 of 1x1000000", {"FineGEMM_topk_c8\n", "; fewer CTAs would take more than 131072 of them each"}},
         {"mqa_topk 2048 of 4096x32768 64x128 abs",
