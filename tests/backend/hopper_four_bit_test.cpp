@@ -1,4 +1,6 @@
 // What the Hopper backend launches for weights of 4 bits. Layer tests.
+#include <algorithm>
+
 #include "ops/four_bit/planner.h"
 #include "support/hopper.h"
 
@@ -115,6 +117,29 @@ TEST_F(HopperFourBit, ExpectsTheTimesOfTheRecord) {
         const FourBitShape shape{.format = format, .m = groups * m, .n = n, .k = k, .groups = groups, .expected_m = m};
         const double predicted = four_bit_cost(plan::problem_of(fp8_shape(shape)), h200).us;
         EXPECT_NEAR(predicted / us, 1, 0.07) << groups << " x " << m << "x" << n << "x" << k;
+    }
+}
+
+TEST_F(HopperFourBit, TakesTheFormThatIsFasterInTheRecordWhereTheyMeet) {
+    // Microseconds of an H200 with weights of 4 bits, and with FP8 (bench/results/four_bit_many_h200.json).
+    struct Row {
+        FourBitFormat format;
+        int64_t groups, m, n, k;
+        double four_bit, fp8;
+    };
+    constexpr FourBitFormat kMxfp4 = FourBitFormat::Mxfp4, kInt4 = FourBitFormat::Int4;
+    const Row rows[] = {{kMxfp4, 8, 48, 4096, 7168, 44.3, 66.7},    {kMxfp4, 8, 64, 4096, 7168, 62.6, 67.9},
+                        {kMxfp4, 8, 96, 4096, 7168, 77, 70},        {kMxfp4, 32, 64, 4096, 7168, 239.7, 244.9},
+                        {kMxfp4, 8, 64, 7168, 2048, 39, 37.6},      {kMxfp4, 32, 64, 7168, 2048, 128.2, 132.1},
+                        {kMxfp4, 32, 96, 7168, 2048, 158.2, 142.3}, {kInt4, 32, 48, 7168, 2048, 101, 136.4},
+                        {kInt4, 8, 64, 4096, 7168, 69.6, 70.4},     {kInt4, 32, 64, 4096, 7168, 266.6, 254.7},
+                        {kInt4, 32, 64, 7168, 2048, 142.6, 139.8},  {kInt4, 32, 96, 7168, 2048, 162.9, 144.3},
+                        {kInt4, 32, 256, 7168, 2048, 291.8, 249.4}};
+    for (const auto& [format, groups, m, n, k, four_bit, fp8] : rows) {
+        const FourBitShape shape{.format = format, .m = groups * m, .n = n, .k = k, .groups = groups, .expected_m = m};
+        const bool faster = is_fp8_faster(plan::problem_of(fp8_shape(shape)), *plan::find_device("h200"));
+        EXPECT_LE((faster ? fp8 : four_bit) / std::min(four_bit, fp8), 1.02)
+            << groups << " x " << m << "x" << n << "x" << k;
     }
 }
 

@@ -38,8 +38,8 @@ std::string explain(const FourBitShape& shape, const std::string& device) {
     double us = cost.us, fp8_us = 0;
     std::string kernel = name;
     if (shape.fp8) {
-        const GemmConfig chosen = plan::choose(fp8, spec).config;
-        fp8_us = plan::cost(fp8, spec, chosen).total;
+        const auto [chosen, chosen_us] = fp8_cost(fp8, spec);
+        fp8_us = chosen_us;
         forms.push_back(
             {{"form", "fp8"}, {"kernel", plan::name_of(chosen)}, {"us", fp8_us}, {"line", plan::text_of(fp8)}});
         if (fp8_us < us) us = fp8_us, kernel = plan::name_of(chosen);

@@ -24,7 +24,14 @@ FourBitCost four_bit_cost(const plan::Problem& fp8, const plan::DeviceSpec& devi
 /// What the faster kernel is expected to take: both give the same bits.
 FourBitCost four_bit_cost(const plan::Problem& fp8, const plan::DeviceSpec& device);
 
-/// Whether the FP8 product is expected to take less time. `user`: a table that was loaded for this device, or null.
+/// The kernel of the FP8 product, and what it is expected to take. `user`: a table that was loaded for this device, or
+/// null.
+struct Fp8Cost {
+    GemmConfig config;
+    double us;
+};
+Fp8Cost fp8_cost(const plan::Problem& fp8, const plan::DeviceSpec& device, const plan::PlanTable* user = nullptr);
+/// Whether that is less.
 bool is_fp8_faster(const plan::Problem& fp8, const plan::DeviceSpec& device, const plan::PlanTable* user = nullptr);
 
 }  // namespace finegemm
