@@ -26,8 +26,8 @@ std::span<const Block> blocks_of(FourBitConfig c) {
 }
 /// The part of memory's speed that loads of packed weights reach.
 constexpr double kLoadSpeed = 0.87;
-/// Microseconds that FP8 products take longer than is predicted, where the forms meet: with 48 and 64 rows of a group 2.3
-/// to 7.8 in those records. With more the prediction is no longer too low.
+/// Microseconds that FP8 products take longer than is predicted, where the forms meet: with 48 and 64 rows of a
+/// group 2.3 to 7.8 in those records. With more the prediction is no longer too low.
 constexpr double kFp8More = 3;
 
 /// A k-block of a tile of so many rows, where so many CTAs load at once.
