@@ -137,7 +137,7 @@ def sums_of(of_one, groups):
 def row_step(key, case):
     """Rows that take time together: as GemmConfig has it in groups of rows."""
     tile_m, tile_n, _, warpgroups, *_ = key
-    swapped = case.bytes() == 2 and tile_m > 64 * warpgroups and tile_n == 64 * warpgroups
+    swapped = tile_m < 64 or (case.bytes() == 2 and tile_m > 64 * warpgroups and tile_n == 64 * warpgroups)
     return 16 if swapped else tile_m // warpgroups
 
 

@@ -33,15 +33,14 @@ constexpr GemmConfig config(uint32_t tile_m, uint32_t tile_n, uint32_t stages, u
             .a = a,
             .b = kMx};
 }
-constexpr GemmConfig kSplit{.tile_m = 64,
-                            .tile_n = 32,
-                            .stages = 7,
-                            .math_warpgroups = 1,
-                            .cluster = 3,
-                            .cluster_use = ClusterUse::SplitK,
-                            .ctas_per_sm = 2,
-                            .a = kMx,
-                            .b = kMx};
+constexpr GemmConfig two_on_an_sm(GemmConfig c) {
+    c.ctas_per_sm = 2;
+    return c;
+}
+constexpr GemmConfig split(uint32_t cluster, GemmConfig c) {
+    c.cluster = cluster, c.cluster_use = ClusterUse::SplitK;
+    return c;
+}
 
 /// Four exponents from 2^-20 to 2^20 or so, now and then 0, which is no scale at all.
 float random_word(std::mt19937& random) {
@@ -196,9 +195,15 @@ TEST_F(MxKernel, HasTheBitsOfTheCpuForOneProduct) {
     for (uint32_t seed = 1; seed <= test::random_cases(1); ++seed) {
         dense<config(64, 64, 5, 1)>(seed);
         dense<config(64, 64, 10, 2)>(seed);
-        dense<config(64, 32, 16, 2)>(seed);
+        dense<config(16, 64, 8, 1)>(seed);
+        dense<two_on_an_sm(config(16, 64, 8, 2))>(seed);
+        dense<config(32, 64, 7, 1)>(seed);
+        dense<config(32, 64, 14, 2)>(seed);
         dense<config(128, 64, 8, 2)>(seed);
-        dense<kSplit>(seed);
+        dense<split(3, config(64, 32, 7, 1))>(seed);
+        dense<split(2, two_on_an_sm(config(16, 64, 8, 2)))>(seed);
+        dense<split(8, config(16, 64, 8, 1))>(seed);
+        dense<split(2, config(32, 64, 7, 1))>(seed);
         dense<config(64, 64, 10, 2, Grouping::None, kRowScaled)>(seed);
         dense<config(128, 64, 8, 2, Grouping::None, kRowScaled)>(seed);
         if (HasFatalFailure()) return;
@@ -209,7 +214,8 @@ TEST_F(MxKernel, HasTheBitsOfTheCpuForGroupsInEveryForm) {
     uint32_t seed = 0;
     for (uint32_t round = 1; round <= test::random_cases(1); ++round)
         for (const GroupForm form : test::kAllForms) {
-            grouped<config(64, 32, 7, 1, Grouping::Rows)>(++seed, form);
+            grouped<config(16, 64, 8, 1, Grouping::Rows)>(++seed, form);
+            grouped<config(32, 64, 7, 1, Grouping::Rows)>(++seed, form);
             grouped<config(64, 64, 5, 1, Grouping::Rows)>(++seed, form);
             grouped<config(128, 64, 8, 2, Grouping::Rows)>(++seed, form);
             grouped<config(64, 64, 5, 1, Grouping::Rows, kRowScaled)>(++seed, form);

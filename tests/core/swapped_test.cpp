@@ -26,10 +26,10 @@ TEST(Swapped, ProductsAreThoseOfWarpgroupsThatHaveAllRowsOfATile) {
 }
 
 TEST(Swapped, AStripHasTheColumnsOfAWarpgroup) {
-    std::vector<int> strip(kSwappedStripBytes / 2, -1);
+    std::vector<int> strip(swapped_strip_bytes(kSwapped) / 2, -1);
     const auto element = [](RowCol at) { return static_cast<int>(at.row * kSwappedCols + at.col); };
     for (uint32_t warp = 0; warp < 4; ++warp)
-        for (uint32_t pair = 0; pair < kSwappedStripRows / 16; ++pair)
+        for (uint32_t pair = 0; pair < swapped_strip_rows(kSwapped) / 16; ++pair)
             for (uint32_t matrix = 0; matrix < 4; ++matrix) {
                 std::set<uint32_t> banks;
                 for (uint32_t col = 0; col < 8; ++col) {  // of a matrix: another lane has the address of each
@@ -44,7 +44,7 @@ TEST(Swapped, AStripHasTheColumnsOfAWarpgroup) {
                 }
                 EXPECT_EQ(banks.size(), 8u) << "what is written at once lies in different banks";
             }
-    for (uint32_t i = 0; i < kSwappedStripBytes / 16 / 128; ++i)
+    for (uint32_t i = 0; i < swapped_strip_bytes(kSwapped) / 16 / 128; ++i)
         for (uint32_t thread = 0; thread < 128; ++thread) {
             const RowCol piece = swapped_piece(thread, i);
             for (uint32_t e = 0; e < 8; ++e)

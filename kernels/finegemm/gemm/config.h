@@ -89,7 +89,8 @@ FG_HD constexpr uint32_t loaded_rows(const Operand& operand, uint32_t rows) {
 inline constexpr uint32_t kSwappedStep = 16;
 
 struct GemmConfig {
-    uint32_t tile_m = 128;         // rows of D that one CTA computes: 64 * math_warpgroups * {1/2, 1, 2}
+    uint32_t tile_m = 128;         // rows of D that one CTA computes: 64 * math_warpgroups * {1/2, 1, 2}, or 16 or 32
+                                   // (swaps_mx)
     uint32_t tile_n = 128;         // columns of D that one CTA computes, at most 256: segment_cols
     uint32_t stages = 4;           // slots of the shared-memory ring, a multiple of k_slices(); one slot holds 128 of K
     uint32_t math_warpgroups = 2;  // each owns rows_per_warpgroup rows
@@ -112,16 +113,20 @@ struct GemmConfig {
     FG_HD constexpr uint32_t threads() const { return (math_warpgroups + 1) * 128; }
     /// K-slices: when 64 rows leave warpgroups idle, two of them compute the same rows, each over every second k-block;
     /// their sums are added before the epilogue (gemm/k_slices.h). Each slice has stages of its own, as a parity tells
-    /// a round of the ring from the next one only.
-    FG_HD constexpr uint32_t k_slices() const { return max(1, math_warpgroups * 64 / tile_m); }
+    /// a round of the ring from the next one only. Fewer rows than 64 are as many to a warpgroup.
+    FG_HD constexpr uint32_t k_slices() const { return max(1, math_warpgroups * 64 / max(64, tile_m)); }
     /// Warpgroups that share the rows of a tile.
     FG_HD constexpr uint32_t row_warpgroups() const { return math_warpgroups / k_slices(); }
     FG_HD constexpr uint32_t rows_per_warpgroup() const { return tile_m / row_warpgroups(); }
+    /// Few rows of a product with MX scales of both, swapped, 64 columns to a tile: a promotion takes as long as WGMMAs
+    /// have columns.
+    FG_HD constexpr bool swaps_mx() const { return tile_m < 64; }
     /// Swapped: WGMMAs have columns of D for their 64 rows, a warpgroup 64 of them, and rows of a tile for their
-    /// columns, which come in sixteens. Groups of rows seldom fill 64.
+    /// columns, which come in sixteens. Groups of rows seldom fill 64. (swaps_mx in full: its call here makes ptxas
+    /// order instructions of other kernels otherwise.)
     FG_HD constexpr bool swapped() const {
-        return row_groups() && b.scaling == Scaling::None && rows_per_warpgroup() > 64 &&
-               tile_n == 64 * math_warpgroups;
+        return tile_m < 64 || (row_groups() && b.scaling == Scaling::None && rows_per_warpgroup() > 64 &&
+                               tile_n == 64 * math_warpgroups);
     }
     /// Rows of a tile that are multiplied together: what a tile lacks of them takes time like others.
     FG_HD constexpr uint32_t row_step() const { return swapped() ? kSwappedStep : rows_per_warpgroup(); }

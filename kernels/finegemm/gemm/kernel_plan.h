@@ -121,7 +121,7 @@ FG_HD constexpr RegisterPlan registers(const GemmConfig& c, uint32_t least = 24)
     const bool splits_more = c.row_b_scales() && c.tile_n == 136;
     const uint32_t load = c.scales == ScaleLayout::Rows && c.tile_m > 192 ? 80
                           : c.tile_n > 208                                ? least
-                          : splits_more                                   ? 40
+                          : splits_more || c.swaps_mx()                   ? 40
                                                                           : 56;
     const uint32_t launch = min(kRegisterFile / (c.ctas_per_sm * c.threads()) / 8 * 8, 248);
     const uint32_t math = (launch * c.threads() - load * 128) / (c.math_warpgroups * 128) / 8 * 8;
@@ -245,10 +245,12 @@ FG_HD constexpr SmemPlan smem(const GemmConfig& c, Store store, uint32_t strip_c
     p.a_stage = c.tile_m * kRowBytes;  // a multiple of 1024: eight 128-byte rows, one swizzle atom
     p.b_stage = c.tile_n * kRowBytes;
     p.d_warp = no_d          ? 0
-               : c.swapped() ? kSwappedStripBytes / 4
+               : c.swapped() ? swapped_strip_bytes(c) / 4
                : by_tma      ? c.wgmmas_m() * panels_bytes(c)
                              : kWarpRows * strip_pitch(c, strip_cols);
-    p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
+    const uint32_t of_rank =
+        c.swapped() ? split_cols(c) * swapped_split_pitch(c) : c.rows_per_warpgroup() * split_pitch(c);
+    p.partials_warpgroup = split ? c.k_splits() * of_rank * 4 : 0;
     const uint32_t scale_bytes = scale_bytes_of(promotion(c));
     p.sfa_stage = (c.tile_m + (shifted_scales(c) ? kScalePiece : 0)) * scale_bytes;
     p.sfb_stage = b_scales(c) * scale_bytes;

@@ -32,11 +32,18 @@ FG_HD constexpr uint32_t b_scales(const GemmConfig& c) {
     return Segments::of(c).count() > 2 ? 4 : 2;
 }
 
-/// Columns that one rank of a split-K cluster reduces and stores; the last rank may have fewer.
-FG_HD constexpr uint32_t split_cols(const GemmConfig& c) { return align_up(ceil_div(c.tile_n, c.k_splits()), 8); }
+/// Columns of which the ranks of a split-K cluster have shares: those of a tile, of swapped products of each warpgroup;
+/// and those that one rank reduces and stores. The last rank may have fewer.
+FG_HD constexpr uint32_t split_of_cols(const GemmConfig& c) { return c.swapped() ? 64 : c.tile_n; }
+FG_HD constexpr uint32_t split_cols(const GemmConfig& c) {
+    return align_up(ceil_div(split_of_cols(c), c.k_splits()), 8);
+}
 
 /// Row pitch of received partial sums, in floats: 4 more than the columns, against bank conflicts.
 FG_HD constexpr uint32_t split_pitch(const GemmConfig& c) { return split_cols(c) + 4; }
+
+/// Likewise of swapped products, where those of all rows of a column lie one behind the other.
+FG_HD constexpr uint32_t swapped_split_pitch(const GemmConfig& c) { return c.tile_m + 4; }
 
 /// Shared memory of an SM that one CTA may ask for, and what each CTA takes besides. CUDA C++ Programming Guide,
 /// "Compute capabilities", 9.0.

@@ -1,8 +1,9 @@
 // Kernels for FP8 with MX scales of B, and of A or not. Layer plan.
 // A promotion takes two instructions for each element and 32 of K, and five for 128 beside scales of A that serve
 // these, where one of FP8 takes one: so tiles are those that wait for memory beside it, and of 64 columns at most, as
-// four products have registers of their own. Rates are fitted to an H200's times of the dense table and of the masked
-// rows (bench/mx_speed.py --sweep); those beside scales of A for 128 columns are what K = 7168 takes it.
+// four products have registers of their own. Tiles of 16 and 32 rows have these for WGMMA's columns (swaps_mx). Rates
+// are fitted to an H200's times of the dense table and of the masked rows (bench/mx_speed.py --sweep); those beside
+// scales of A for 128 columns are what K = 7168 takes it.
 #include "plan/candidates.h"
 
 namespace finegemm::plan {
@@ -11,21 +12,26 @@ namespace {
 
 // clang-format off
 constexpr auto kDense = std::to_array<Candidate>({
-    {{64, 16, 8, 1, 1, kAlone, 2}, {0.287, 0.236, 0.29}},
-    {{64, 16, 8, 2, 1, kAlone, 2}, {0.272, 0.205, 0.73}},
-    {{64, 32, 7, 1, 1, kAlone, 2}, {0.374, 0.265, 0.51}},
-    {{64, 32, 16, 2, 1, kAlone, 1}, {0.244, 0.244, 0.77}},
-    {{64, 32, 7, 1, 3, kSplitK, 2}, {0.355, 0.171, 3.82}},
-    {{64, 32, 7, 1, 5, kSplitK, 2}, {0.316, 0.106, 3.67}},
-    {{64, 32, 6, 1, 8, kSplitK, 2}, {0.183, 0.081, 4.00}},
+    {{16, 64, 8, 1, 1, kAlone, 2}, {0.316, 0.213, 0.95}},
+    {{16, 64, 8, 2, 1, kAlone, 2}, {0.280, 0.172, 1.55}},
+    {{16, 64, 8, 2, 2, kSplitK, 2}, {0.249, 0.156, 3.67}},
+    {{16, 64, 8, 1, 4, kSplitK, 2}, {0.230, 0.055, 4.35}},
+    {{16, 64, 8, 1, 8, kSplitK, 2}, {0.209, 0.052, 4.17}},
+    {{32, 64, 7, 1, 1, kAlone, 2}, {0.427, 0.245, 1.70}},
+    {{32, 64, 14, 2, 1, kAlone, 1}, {0.212, 0.212, 1.94}},
+    {{32, 64, 7, 1, 2, kSplitK, 2}, {0.420, 0.206, 4.13}},
+    {{64, 32, 7, 1, 1, kAlone, 2}, {0.370, 0.262, 0.51}},
+    {{64, 32, 7, 1, 3, kSplitK, 2}, {0.359, 0.173, 3.82}},
+    {{64, 32, 7, 1, 5, kSplitK, 2}, {0.319, 0.107, 4.20}},
     {{64, 48, 12, 2, 1, kAlone, 1}, {0.343, 0.343, 0.74}},
-    {{64, 64, 5, 1, 1, kAlone, 2}, {0.710, 0.406, 0.89}},
-    {{64, 64, 10, 2, 1, kAlone, 1}, {0.341, 0.341, 1.90}},
-    {{128, 48, 8, 2, 1, kAlone, 1}, {0.543, 0.543, 0.72}},
+    {{64, 64, 5, 1, 1, kAlone, 2}, {0.717, 0.410, 0.89}},
+    {{64, 64, 10, 2, 1, kAlone, 1}, {0.334, 0.334, 1.90}},
+    {{128, 48, 8, 2, 1, kAlone, 1}, {0.559, 0.559, 0.72}},
     {{128, 64, 8, 2, 1, kAlone, 1}, {0.654, 0.654, 1.76}},
 });
 constexpr auto kOfRows = std::to_array<Candidate>({
-    {{64, 32, 7, 1, 1, kAlone, 2}, {0.384, 0.095, 0.65, 0.50}},
+    {{16, 64, 8, 1, 1, kAlone, 2}, {0.293, 0.128, 0.61, 0}},
+    {{32, 64, 7, 1, 1, kAlone, 2}, {0.422, 0.422, 0.88, 0}},
     {{64, 64, 5, 1, 1, kAlone, 2}, {0.671, 0.515, 0.81, 0.50}},
     {{128, 64, 8, 2, 1, kAlone, 1}, {0.712, 0.712, 0.74, 0.79}},
 });

@@ -54,7 +54,7 @@ struct RowLoads {
         for (uint32_t i = 0; i < kEach; ++i)
             if (const uint32_t row = i * kWarpSize + lane; row < Rows) store_row(to, row, parts_of(scale[i]));
     }
-    __device__ void advance(const ScaleView& s) { from += s.k_stride; }
+    __device__ void advance(const ScaleView& s, uint32_t k_blocks) { from += k_blocks * s.k_stride; }
 };
 
 /// The scales of one k-block, split for the tensor cores, as a scale warp loads and stores them.
@@ -77,9 +77,9 @@ struct SplitScaleLoads {
         b.store(smem.sfb(stage), split_scale_of_b);
         arrive_for_parts(smem, stage);
     }
-    __device__ void advance(const Params<C>& p) {
-        a.advance(p.sfa);
-        b.advance(p.sfb);
+    __device__ void advance(const Params<C>& p, uint32_t k_blocks = 1) {
+        a.advance(p.sfa, k_blocks);
+        b.advance(p.sfb, k_blocks);
     }
 };
 
@@ -172,7 +172,13 @@ struct FirstVector {
         for (uint32_t j = 0; j < Vector::kBlocks; ++j) vector.fill(j, smem, j);
     }
 };
+/// MX scales of few rows are all loaded when roles have parted.
+struct NoFirstScales {
+    template <typename Params, typename Smem>
+    __device__ static void load(const Params&, const Smem&, const Tile&, uint32_t /*scale_warp*/) {}
+};
 template <GemmConfig C>
-using FirstScales = Either<C.scales == ScaleLayout::Rows, FirstVector<C>, FirstCopies<C>>;
+using FirstScales =
+    Either<C.swaps_mx(), NoFirstScales, Either<C.scales == ScaleLayout::Rows, FirstVector<C>, FirstCopies<C>>>;
 
 }  // namespace finegemm::device

@@ -69,7 +69,7 @@ struct Consumer {
     /// Operands of the i-th WGMMA of this warpgroup.
     __device__ Operands operands(uint32_t stage, uint32_t i) const {
         if (C.swapped())
-            return {.a = descriptor_low<C.b.major>(smem.b(stage).bits + warpgroup * 64 * kRowBytes),
+            return {.a = descriptor_low<C.b.major>(smem.b(stage).bits + swapped_part_of(C, warpgroup) * 64 * kRowBytes),
                     .b = descriptor_low<C.a.major>(smem.a(stage).bits),
                     .sfa = 0,
                     .sfb = 0};
@@ -106,10 +106,11 @@ struct Consumer {
     }
     /// Factors of the i-th 64 rows for MX scales.
     __device__ MxFactors mx_factors(uint32_t stage, uint32_t i) const {
-        const SmemAddr rows = rows_of(stage, i);
+        const RowCol at = wgmma_accumulator(threadIdx.x % 128, 0);
+        const SmemAddr rows = C.swapped() ? smem.sfb(stage) + at.row * kScaleBytes : rows_of(stage, i);
         return {.upper = ptx::load_shared_x4(rows),
                 .lower = ptx::load_shared_x4(rows + 8 * kScaleBytes),
-                .b = smem.sfb(stage) + wgmma_accumulator(threadIdx.x % 128, 0).col * kScaleBytes};
+                .b = (C.swapped() ? smem.sfa(stage) : smem.sfb(stage)) + at.col * kScaleBytes};
     }
     /// Factors of the i-th 64 rows and all columns of the block in `stage`, whose scales `s` are.
     __device__ FactorsOf<C> factors(const Scales& s, uint32_t stage, uint32_t i) const {

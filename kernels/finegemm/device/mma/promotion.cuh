@@ -147,7 +147,7 @@ struct MxFactors {
 /// The products of a block are added one after the other; those of an element under one scale of A, which serves all
 /// of them, before they are multiplied with it: five instructions in place of eight.
 template <GemmConfig C>
-__device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block, const MxFactors& f) {
+__device__ inline void promote(float (&sum)[C.wgmma_cols() / 2], const Block<C>& block, const MxFactors& f) {
     constexpr uint32_t kRegisters = Block<C>::kRegisters;
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; r += 4)
