@@ -72,6 +72,7 @@ CHECKS = {
         "integers_options",
         "integers_beyond_31_bits",
         "mx",
+        "mx_many",
         "mx_repeat",
         "mx_options",
         "mx_beyond_31_bits",

@@ -46,6 +46,7 @@ class Mx(Types):
     MX_SHAPES: tuple[tuple[int, int, int], ...] = ((1, 520, 2048), (33, 72, 1552), (257, 520, 2048), (1000, 136, 4096))
     MX_REPEATED: tuple[int, int, int] = (640, 2112, 2048)
     MX_ROWS: tuple[int, ...] = (0, 300, 70, 270)  # of groups
+    MX_FEW = (1, 7, 15, 16, 17, 31, 32, 33, 64, 100, 129, 200)  # rows of random products
     MX_LAYOUTS: tuple[str, ...] = LAYOUTS
     MX_KERNELS: int | None = None  # of each kind at most that are repeated
     # M, N, K, M a multiple of 128: D has more than 2^31 elements, then B, then A.
@@ -83,6 +84,23 @@ class Mx(Types):
                 self.demand("" if not wrong and out.intact() else f"{wrong} elements", m, n, k, name, layout)
                 count += 1
         return count
+
+    def mx_many(self):
+        """Random products: all of D has the same bits by every kernel that adds up in one order."""
+        count = 0
+        while count < self.options.shapes:
+            m, n, k = self.random.choice(self.MX_FEW), 8 * self.random.randint(1, 300), 16 * self.random.randint(1, 400)
+            layout, padding = self.random.choice(LAYOUTS), self.random.choice((0, 16))
+            x = mx_operands(m, n, k, layout, self.generator, padding, True)
+            first = None
+            for name in self.mx_names(m, n, k, True, batch_invariant=1):
+                out = Guarded(m, n, device=self.generator.device)
+                self.tested.gemm(*x, out.d, config=name)
+                first = out.d.clone() if first is None else first
+                wrong = differing(out.d, first)
+                self.demand("" if not wrong and out.intact() else f"{wrong} elements", m, n, k, name, layout, padding)
+                count += 1
+        return {"products": count}
 
     def mx_of_rows(self, of_a: bool, layout: str) -> int:
         count = 0
@@ -132,12 +150,14 @@ class Mx(Types):
         """A, B or D with more than 2^31 elements."""
         for m, n, k in self.MX_HUGE:
             x = mx_operands(m, n, k, "mn", self.generator, 0, True)
-            out = Guarded(m, n, device=self.generator.device)
-            name = self.mx_names(m, n, k, True)[0]
-            self.tested.gemm(*x, out.d, config=name)
-            rows = sample_rows(m, 4, self.generator)
-            wrong = differing(out.d[rows], model(self.tested, *x, rows, name))
-            self.demand("" if not wrong and out.intact() else f"{wrong} elements", m, n, k, name)
-            del x, out
+            names = self.mx_names(m, n, k, True)
+            for name in (names[0], names[-1]):  # columns of D are rows of WGMMAs, and rows are
+                out = Guarded(m, n, device=self.generator.device)
+                self.tested.gemm(*x, out.d, config=name)
+                rows = sample_rows(m, 4, self.generator)
+                wrong = differing(out.d[rows], model(self.tested, *x, rows, name))
+                self.demand("" if not wrong and out.intact() else f"{wrong} elements", m, n, k, name)
+                del out
+            del x
             torch.cuda.empty_cache()
         return {"shapes": self.MX_HUGE}
