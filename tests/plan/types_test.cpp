@@ -101,6 +101,20 @@ TEST(Candidates, MultiplyWithMxScalesOfBAndOfAOrNot) {
     EXPECT_TRUE(candidates({.a = kMx, .b = kRowScaled}).empty()) << "exponents of A alone";
 }
 
+TEST(Candidates, OfFewRowsOfMxProductsHaveTilesOfAsManyRows) {
+    const auto choice = [](Problem p) {
+        p.a = p.b = {.scaling = Scaling::Mx};
+        return choose(p, *find_device("h200")).config;
+    };
+    for (const auto& [n, k] : {std::pair{4096u, 7168u}, {7168u, 2048u}, {576u, 7168u}, {32768u, 512u}}) {
+        for (const uint32_t m : {1u, 16u}) EXPECT_EQ(choice({.m = m, .n = n, .k = k}).tile_m, 16u) << m << "x" << n;
+        EXPECT_LE(choice({.m = 32, .n = n, .k = k}).tile_m, 32u) << n;
+        EXPECT_GE(choice({.m = 512, .n = n, .k = k}).tile_m, 64u) << n;
+        const GemmConfig of_groups = choice({.m = 64 * 1024, .n = n, .k = k, .groups = {Grouping::Rows, 64, 4}});
+        EXPECT_EQ(of_groups.tile_m, 16u) << n;
+    }
+}
+
 TEST(Candidates, OfIntegersFollowWhatWasMeasuredOfFp8) {
     constexpr Operand kRows{.element = Element::I8}, kBlocks{.element = Element::I8, .scaling = Scaling::Blocks};
     const auto chosen = [&](uint32_t m, uint32_t n, uint32_t k) {
