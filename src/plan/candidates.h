@@ -24,6 +24,7 @@ constexpr std::array<GemmConfig, Count> configs_of(const std::array<Candidate, C
     for (size_t i = 0; i < Count; ++i) {
         configs[i] = list[i].config;
         kind_fields([](const char*, const auto& from, auto& to) { to = from; }, kind, configs[i]);
+        configs[i].swaps_mx = configs[i].has_few_mx_rows();
     }
     return configs;
 }

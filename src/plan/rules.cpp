@@ -65,7 +65,7 @@ constexpr Rule kRules[] = {
      }},
     {"a tile of half as many rows holds all of M",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
-         const uint32_t least = c.swaps_mx() ? kSwappedStep : 64;
+         const uint32_t least = c.swaps_mx ? kSwappedStep : 64;
          return c.tile_m == least || p.groups.of_rows() > 0 || p.m > c.tile_m / 2;  // m of groups is what there may be
      }},
     {"makes more tiles than a grid can index",

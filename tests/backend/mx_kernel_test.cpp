@@ -194,7 +194,8 @@ protected:
 TEST_F(MxKernel, HasTheBitsOfTheCpuForOneProduct) {
     for (uint32_t seed = 1; seed <= test::random_cases(1); ++seed) {
         dense<config(64, 64, 5, 1)>(seed);
-        dense<config(64, 64, 10, 2)>(seed);
+        dense<config(64, 64, 12, 2)>(seed);
+        dense<split(2, config(64, 64, 10, 2))>(seed);
         dense<config(16, 64, 8, 1)>(seed);
         dense<two_on_an_sm(config(16, 64, 8, 2))>(seed);
         dense<config(32, 64, 7, 1)>(seed);

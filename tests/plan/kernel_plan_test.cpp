@@ -39,7 +39,8 @@ TEST(KernelPlan, NamesEveryDecisionThatAKernelCanHave) {
             words[i++].insert(plan.at(field));
     EXPECT_EQ(words[0], (std::set<std::string>{"warp roles", "round-robin"}));
     EXPECT_EQ(words[1], (std::set<std::string>{"async", "vector", "split", "split vector", "mx", "none"}));
-    EXPECT_EQ(words[2], (std::set<std::string>{"block scale", "row scale", "tensor core", "mx", "none"}));
+    EXPECT_EQ(words[2],
+              (std::set<std::string>{"block scale", "row scale", "tensor core", "mx", "mx products", "none"}));
     EXPECT_EQ(words[3], (std::set<std::string>{"strip", "tma", "source tile", "split-k", "registers"}));
 }
 

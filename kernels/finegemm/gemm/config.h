@@ -105,6 +105,14 @@ struct GemmConfig {
     /// Each CTA counts the rows of groups in few choices of tokens (ChoiceParams), so that it knows its tiles, and
     /// loads B, before the kernels before this one have ended.
     bool counts_choices = false;
+    /// Few rows of a product with MX scales of both, swapped, 64 columns to a tile: a promotion takes as long as WGMMAs
+    /// have columns. So are 64 rows of one product in k-slices. Follows from the fields above; calls of what it follows
+    /// from would make ptxas order instructions of other kernels otherwise.
+    bool swaps_mx = has_few_mx_rows();
+    FG_HD constexpr bool has_few_mx_rows() const {
+        return tile_m < 64 || (a.scaling == Scaling::Mx && grouping == Grouping::None && tile_m == 64 && tile_n == 64 &&
+                               math_warpgroups == 2);
+    }
 
     constexpr bool operator==(const GemmConfig&) const = default;
 
@@ -118,15 +126,14 @@ struct GemmConfig {
     /// Warpgroups that share the rows of a tile.
     FG_HD constexpr uint32_t row_warpgroups() const { return math_warpgroups / k_slices(); }
     FG_HD constexpr uint32_t rows_per_warpgroup() const { return tile_m / row_warpgroups(); }
-    /// Few rows of a product with MX scales of both, swapped, 64 columns to a tile: a promotion takes as long as WGMMAs
-    /// have columns.
-    FG_HD constexpr bool swaps_mx() const { return tile_m < 64; }
+    /// Products of scales of MX products with this many rows to a tile the tensor cores make, so that a promotion takes
+    /// one instruction. Fewer rows gain nothing from it.
+    FG_HD constexpr bool multiplies_mx_scales() const { return swaps_mx && tile_m == 64; }
     /// Swapped: WGMMAs have columns of D for their 64 rows, a warpgroup 64 of them, and rows of a tile for their
-    /// columns, which come in sixteens. Groups of rows seldom fill 64. (swaps_mx in full: its call here makes ptxas
-    /// order instructions of other kernels otherwise.)
+    /// columns, which come in sixteens. Groups of rows seldom fill 64.
     FG_HD constexpr bool swapped() const {
-        return tile_m < 64 || (row_groups() && b.scaling == Scaling::None && rows_per_warpgroup() > 64 &&
-                               tile_n == 64 * math_warpgroups);
+        return swaps_mx || (row_groups() && b.scaling == Scaling::None && rows_per_warpgroup() > 64 &&
+                            tile_n == 64 * math_warpgroups);
     }
     /// Rows of a tile that are multiplied together: what a tile lacks of them takes time like others.
     FG_HD constexpr uint32_t row_step() const { return swapped() ? kSwappedStep : rows_per_warpgroup(); }

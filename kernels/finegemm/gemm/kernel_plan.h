@@ -31,6 +31,7 @@ enum class Promotion : uint32_t {
     TensorCore,  ///< 1D1D: products that the tensor cores make of split scales (gemm/split_scale.h)
     None,        ///< without scales the tensor cores add block after block to the sums
     Mx,          ///< products of a row's and a column's MxScales, for the products of each 32 of K
+    MxProducts,  ///< likewise, products that the tensor cores make
 };
 
 /// Bytes of a row's scales in a stage.
@@ -38,7 +39,8 @@ FG_HD constexpr uint32_t scale_bytes_of(Promotion promotion) {
     switch (promotion) {
         case Promotion::None: return 0;
         case Promotion::TensorCore: return kSplitScaleBytes;
-        case Promotion::Mx: return kMxScaleBytes;
+        case Promotion::Mx:
+        case Promotion::MxProducts: return kMxScaleBytes;
         default: return 4;
     }
 }
@@ -121,7 +123,7 @@ FG_HD constexpr RegisterPlan registers(const GemmConfig& c, uint32_t least = 24)
     const bool splits_more = c.row_b_scales() && c.tile_n == 136;
     const uint32_t load = c.scales == ScaleLayout::Rows && c.tile_m > 192 ? 80
                           : c.tile_n > 208                                ? least
-                          : splits_more || c.swaps_mx()                   ? 40
+                          : splits_more || c.swaps_mx                     ? 40
                                                                           : 56;
     const uint32_t launch = min(kRegisterFile / (c.ctas_per_sm * c.threads()) / 8 * 8, 248);
     const uint32_t math = (launch * c.threads() - load * 128) / (c.math_warpgroups * 128) / 8 * 8;
@@ -144,7 +146,7 @@ FG_HD constexpr bool holds_three_sets(const GemmConfig& c) {
 /// memory's port has less to do, take up to 10% longer with it.
 FG_HD constexpr Promotion promotion(const GemmConfig& c) {
     if (c.b.scaling == Scaling::None) return Promotion::None;
-    if (c.mx()) return Promotion::Mx;
+    if (c.mx()) return c.multiplies_mx_scales() ? Promotion::MxProducts : Promotion::Mx;
     if (!c.row_b_scales()) return Promotion::BlockScale;
     return c.tile_n >= 128 && holds_three_sets(c) ? Promotion::TensorCore : Promotion::RowScale;
 }
@@ -164,7 +166,7 @@ FG_HD constexpr Producers producers(const GemmConfig& c) {
 
 FG_HD constexpr ScalePath scale_path(const GemmConfig& c, Promotion promotion) {
     if (promotion == Promotion::None) return ScalePath::None;
-    if (promotion == Promotion::Mx) return ScalePath::Mx;
+    if (promotion == Promotion::Mx || promotion == Promotion::MxProducts) return ScalePath::Mx;
     const bool split = promotion == Promotion::TensorCore;
     if (c.scales == ScaleLayout::Rows) return split ? ScalePath::SplitVector : ScalePath::Vector;
     return split ? ScalePath::Split : ScalePath::Async;

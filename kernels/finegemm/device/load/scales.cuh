@@ -33,28 +33,34 @@ __device__ void copy_scales_async(const Params<C>& p, const Shared<C>& smem, Sch
     if (at.stage % kScaleWarps == scale_warp) end_scales<Scheduler>(smem, at);
 }
 
-/// MX scales beside few rows, which come through registers: those of a warp's next k-block are loaded before this one's
-/// are stored, as memory takes longer than until its next turn. Warps have k-blocks in turn, tile after tile. Kernels
-/// for more rows gain nothing from that, or lose 2%.
+/// MX scales beside few rows, which come through registers: a warp has loads of several of its k-blocks in flight, as
+/// memory takes longer than until its next turn, and longer still behind the operands of a whole ring. Warps have
+/// k-blocks in turn, tile after tile. Kernels for more rows gain nothing from that, or lose 2%.
 template <GemmConfig C, typename Scheduler>
-    requires(C.swaps_mx())
+    requires(C.swaps_mx)
 __device__ void copy_scales_async(const Params<C>& p, const Shared<C>& smem, Scheduler scheduler, uint32_t scale_warp) {
     static_assert(kScaleWarps <= C.stages, "a parity tells a round of the ring from the next one only");
+    constexpr uint32_t kBlocks = kMxBlocks<C>;
     auto at = RingCursor<C.stages>::producer();
     at += scale_warp;
     uint32_t skip = scale_warp;  // blocks before this warp's next one
     for (Tile tile; scheduler.template take<C>(tile);) {
         const uint32_t end = scheduler.k.end;
         uint32_t kb = scheduler.k.begin + skip;
-        MxScaleLoads<C> next(p, tile, kb);
-        if (kb < end) next.load();
-#pragma unroll 1
-        for (; kb < end; kb += kScaleWarps, at += kScaleWarps) {
-            const MxScaleLoads<C> now = next;
-            next.advance(p, kScaleWarps);
-            if (kb + kScaleWarps < end) next.load();
-            wait(smem.empty(at.stage), at.parity);
-            now.fill(smem, at.stage);
+        MxScaleLoads<C> scales(p, tile, kb);
+#pragma unroll
+        for (uint32_t i = 0; i < kBlocks; ++i)
+            if (kb + i * kScaleWarps < end) scales.load(p, i, i * kScaleWarps);
+        while (kb < end) {
+#pragma unroll
+            for (uint32_t i = 0; i < kBlocks; ++i) {
+                if (kb >= end) break;
+                wait(smem.empty(at.stage), at.parity);
+                scales.fill(smem, at.stage, i);
+                if (kb + kBlocks * kScaleWarps < end) scales.load(p, i, kBlocks * kScaleWarps);
+                scales.advance(p, kScaleWarps);
+                kb += kScaleWarps, at += kScaleWarps;
+            }
         }
         skip = kb - end;
     }

@@ -23,14 +23,15 @@ __device__ inline void arrive_for_parts(const Shared<C>& smem, uint32_t stage) {
     arrive_for_copies(smem, stage);
 }
 
-/// The scales of one k-block for `Rows` rows of a tile, in registers: lane i has those of the rows i, i + 32, ...
-template <uint32_t Rows>
+/// The scales of one k-block for `Rows` rows of a tile, in registers: lane i has those of the rows i, i + 32, ... Those
+/// of several k-blocks, where there is room for them.
+template <uint32_t Rows, uint32_t Blocks = 1>
 struct RowLoads {
     static constexpr uint32_t kEach = ceil_div(Rows, kWarpSize);
     uint32_t lane, existing;
     const float* from;
     int64_t step;  // from one of this lane's rows to its next
-    float scale[kEach];
+    float scale[Blocks][kEach];
 
     __device__ RowLoads(const ScaleView& s, const float* first, uint32_t rows)
         : lane(threadIdx.x % kWarpSize),
@@ -44,24 +45,32 @@ struct RowLoads {
     }
     template <typename Step>
     __device__ void load(Step step) {
-#pragma unroll
-        for (uint32_t i = 0; i < kEach; ++i)
-            scale[i] = i * kWarpSize + lane < existing ? ptx::load_global(from + i * step) : 0;
+        load(0, from, step);
     }
+    /// Loads those of a block that is so many floats further on to the place of block `block`.
+    __device__ void load(uint32_t block, int64_t further) { load(block, from + further, step); }
     template <typename PartsOf>
-    __device__ void store(SmemAddr to, const PartsOf& parts_of) const {
+    __device__ void store(SmemAddr to, const PartsOf& parts_of, uint32_t block = 0) const {
 #pragma unroll
         for (uint32_t i = 0; i < kEach; ++i)
-            if (const uint32_t row = i * kWarpSize + lane; row < Rows) store_row(to, row, parts_of(scale[i]));
+            if (const uint32_t row = i * kWarpSize + lane; row < Rows) store_row(to, row, parts_of(scale[block][i]));
     }
     __device__ void advance(const ScaleView& s, uint32_t k_blocks) { from += k_blocks * s.k_stride; }
+
+private:
+    template <typename Step>
+    __device__ void load(uint32_t block, const float* first, Step step) {
+#pragma unroll
+        for (uint32_t i = 0; i < kEach; ++i)
+            scale[block][i] = i * kWarpSize + lane < existing ? ptx::load_global(first + i * step) : 0;
+    }
 };
 
 /// The scales of one k-block, split for the tensor cores, as a scale warp loads and stores them.
-template <GemmConfig C>
+template <GemmConfig C, uint32_t Blocks = 1>
 struct SplitScaleLoads {
-    RowLoads<C.tile_m> a;
-    RowLoads<C.tile_n> b;
+    RowLoads<C.tile_m, Blocks> a;
+    RowLoads<C.tile_n, Blocks> b;
 
     __device__ SplitScaleLoads(const Params<C>& p, const Tile& tile, uint32_t kb)
         : a(p.sfa, scales_of_a(p, tile) + kb * p.sfa.k_stride, tile.rows),
@@ -83,13 +92,25 @@ struct SplitScaleLoads {
     }
 };
 
+/// K-blocks whose MX scales a scale warp has in registers.
+template <GemmConfig C>
+inline constexpr uint32_t kMxBlocks =
+    C.swaps_mx ? 12 / (ceil_div(C.tile_m, kWarpSize) + ceil_div(C.tile_n, kWarpSize)) : 1;
+
 /// MX scales of one k-block: those of B, and those of A, which may be one for the block.
 template <GemmConfig C>
-struct MxScaleLoads : SplitScaleLoads<C> {
-    using SplitScaleLoads<C>::SplitScaleLoads;
-    __device__ void fill(const Shared<C>& smem, uint32_t stage) const {
-        this->a.store(smem.sfa(stage), C.a.scaling == Scaling::Mx ? mx_scale_of_word : mx_scale_of_float);
-        this->b.store(smem.sfb(stage), mx_scale_of_word);
+struct MxScaleLoads : SplitScaleLoads<C, kMxBlocks<C>> {
+    using SplitScaleLoads<C, kMxBlocks<C>>::SplitScaleLoads;
+    using SplitScaleLoads<C, kMxBlocks<C>>::load;
+    /// Loads those of the block that is `k_blocks` further on to the place of block `block`.
+    __device__ void load(const Params<C>& p, uint32_t block, uint32_t k_blocks) {
+        this->a.load(block, k_blocks * p.sfa.k_stride);
+        this->b.load(block, k_blocks * p.sfb.k_stride);
+    }
+    __device__ void fill(const Shared<C>& smem, uint32_t stage, uint32_t block = 0) const {
+        this->a.store(smem.sfa(stage), C.a.scaling == Scaling::Mx ? mx_scale_of_word : mx_scale_of_float, block);
+        this->b.store(smem.sfb(stage), mx_scale_of_word, block);
+        if (kPlan<C>.promotion == Promotion::MxProducts) ptx::fence_proxy_async_shared();  // wgmma reads those of A
         __syncwarp();  // one lane's arrivals speak for the whole warp
         arrive_for_copies(smem, stage);
     }
@@ -179,6 +200,6 @@ struct NoFirstScales {
 };
 template <GemmConfig C>
 using FirstScales =
-    Either<C.swaps_mx(), NoFirstScales, Either<C.scales == ScaleLayout::Rows, FirstVector<C>, FirstCopies<C>>>;
+    Either<C.swaps_mx, NoFirstScales, Either<C.scales == ScaleLayout::Rows, FirstVector<C>, FirstCopies<C>>>;
 
 }  // namespace finegemm::device

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <finegemm/device/mma/accumulating.cuh>
+#include <finegemm/device/mma/mx_products.cuh>
 #include <finegemm/device/mma/swapped.cuh>
 
 namespace finegemm::device {

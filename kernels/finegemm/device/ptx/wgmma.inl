@@ -25,7 +25,7 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[8], uint64_t a, uint64_t b) 
         "%0, %1, %2, %3, %4, %5, %6, %7}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[8], uint64_t a, uint64_t b) {
@@ -33,7 +33,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[8], uint64_t a, uint64_t b) {
         "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7])
+   "=f"(d[6]), "=f"(d[7])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -55,7 +55,7 @@ __device__ inline void wgmma_k64(float (&d)[8], uint64_t a, uint64_t b, uint32_t
         "%0, %1, %2, %3, %4, %5, %6, %7}, a3, b3, 1, 1, 1, %13, %14;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7])
+   "+f"(d[6]), "+f"(d[7])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 __device__ inline void wgmma_k32_each(float (&d)[32], uint64_t a, uint64_t b) {
@@ -75,11 +75,11 @@ __device__ inline void wgmma_k32_each(float (&d)[32], uint64_t a, uint64_t b) {
         "%24, %25, %26, %27, %28, %29, %30, %31}, a3, b3, 0, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31])
         : "l"(a), "l"(b));
 }
 #endif
@@ -102,7 +102,7 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[12], uint64_t a, uint64_t b)
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[12], uint64_t a, uint64_t b) {
@@ -110,7 +110,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[12], uint64_t a, uint64_t b) {
         "wgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, %12, %13, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -132,7 +132,7 @@ __device__ inline void wgmma_k64(float (&d)[12], uint64_t a, uint64_t b, uint32_
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a3, b3, 1, 1, 1, %17, %18;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -155,8 +155,8 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[16], uint64_t a, uint64_t b)
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[16], uint64_t a, uint64_t b) {
@@ -164,8 +164,8 @@ __device__ inline void wgmma_k16_bf16(float (&d)[16], uint64_t a, uint64_t b) {
         "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, %16, %17, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -187,8 +187,8 @@ __device__ inline void wgmma_k64(float (&d)[16], uint64_t a, uint64_t b, uint32_
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a3, b3, 1, 1, 1, %21, %22;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 __device__ inline void wgmma_k32_each(float (&d)[64], uint64_t a, uint64_t b) {
@@ -208,16 +208,16 @@ __device__ inline void wgmma_k32_each(float (&d)[64], uint64_t a, uint64_t b) {
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a3, b3, 0, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
         : "l"(a), "l"(b));
 }
 #endif
@@ -244,9 +244,9 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[20], uint64_t a, uint64_t b)
         "%16, %17, %18, %19}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[20], uint64_t a, uint64_t b) {
@@ -255,9 +255,9 @@ __device__ inline void wgmma_k16_bf16(float (&d)[20], uint64_t a, uint64_t b) {
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19}, %20, %21, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -283,9 +283,9 @@ __device__ inline void wgmma_k64(float (&d)[20], uint64_t a, uint64_t b, uint32_
         "%16, %17, %18, %19}, a3, b3, 1, 1, 1, %25, %26;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -312,9 +312,9 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[24], uint64_t a, uint64_t b)
         "%16, %17, %18, %19, %20, %21, %22, %23}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[24], uint64_t a, uint64_t b) {
@@ -323,9 +323,9 @@ __device__ inline void wgmma_k16_bf16(float (&d)[24], uint64_t a, uint64_t b) {
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23}, %24, %25, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -351,9 +351,9 @@ __device__ inline void wgmma_k64(float (&d)[24], uint64_t a, uint64_t b, uint32_
         "%16, %17, %18, %19, %20, %21, %22, %23}, a3, b3, 1, 1, 1, %29, %30;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 __device__ inline void wgmma_k32_each(float (&d)[96], uint64_t a, uint64_t b) {
@@ -377,21 +377,21 @@ __device__ inline void wgmma_k32_each(float (&d)[96], uint64_t a, uint64_t b) {
         "%88, %89, %90, %91, %92, %93, %94, %95}, a3, b3, 0, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
-          "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
-          "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
+   "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
+   "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
+   "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
+   "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
+   "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95])
         : "l"(a), "l"(b));
 }
 #endif
@@ -418,10 +418,10 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[28], uint64_t a, uint64_t b)
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[28], uint64_t a, uint64_t b) {
@@ -430,10 +430,10 @@ __device__ inline void wgmma_k16_bf16(float (&d)[28], uint64_t a, uint64_t b) {
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, %28, %29, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -459,10 +459,10 @@ __device__ inline void wgmma_k64(float (&d)[28], uint64_t a, uint64_t b, uint32_
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a3, b3, 1, 1, 1, %33, %34;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -477,11 +477,11 @@ __device__ inline void wgmma_k32_fp8(float (&d)[32], uint64_t a, uint64_t b) {
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a0, b0, 0, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k64_fp8(float (&d)[32], uint64_t a, uint64_t b) {
@@ -497,11 +497,11 @@ __device__ inline void wgmma_k64_fp8(float (&d)[32], uint64_t a, uint64_t b) {
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a1, b1, 1, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[32], uint64_t a, uint64_t b) {
@@ -525,11 +525,11 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[32], uint64_t a, uint64_t b)
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[32], uint64_t a, uint64_t b) {
@@ -538,11 +538,11 @@ __device__ inline void wgmma_k16_bf16(float (&d)[32], uint64_t a, uint64_t b) {
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -568,11 +568,11 @@ __device__ inline void wgmma_k64(float (&d)[32], uint64_t a, uint64_t b, uint32_
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a3, b3, 1, 1, 1, %37, %38;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 __device__ inline void wgmma_k32_each(float (&d)[128], uint64_t a, uint64_t b) {
@@ -596,28 +596,51 @@ __device__ inline void wgmma_k32_each(float (&d)[128], uint64_t a, uint64_t b) {
         "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a3, b3, 0, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
-          "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
-          "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
-          "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99]), "=f"(d[100]), "=f"(d[101]),
-          "=f"(d[102]), "=f"(d[103]), "=f"(d[104]), "=f"(d[105]), "=f"(d[106]), "=f"(d[107]),
-          "=f"(d[108]), "=f"(d[109]), "=f"(d[110]), "=f"(d[111]), "=f"(d[112]), "=f"(d[113]),
-          "=f"(d[114]), "=f"(d[115]), "=f"(d[116]), "=f"(d[117]), "=f"(d[118]), "=f"(d[119]),
-          "=f"(d[120]), "=f"(d[121]), "=f"(d[122]), "=f"(d[123]), "=f"(d[124]), "=f"(d[125]),
-          "=f"(d[126]), "=f"(d[127])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
+   "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
+   "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
+   "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
+   "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
+   "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
+   "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99]), "=f"(d[100]), "=f"(d[101]),
+   "=f"(d[102]), "=f"(d[103]), "=f"(d[104]), "=f"(d[105]), "=f"(d[106]), "=f"(d[107]),
+   "=f"(d[108]), "=f"(d[109]), "=f"(d[110]), "=f"(d[111]), "=f"(d[112]), "=f"(d[113]),
+   "=f"(d[114]), "=f"(d[115]), "=f"(d[116]), "=f"(d[117]), "=f"(d[118]), "=f"(d[119]),
+   "=f"(d[120]), "=f"(d[121]), "=f"(d[122]), "=f"(d[123]), "=f"(d[124]), "=f"(d[125]),
+   "=f"(d[126]), "=f"(d[127])
         : "l"(a), "l"(b));
+}
+__device__ inline void wgmma_k32_mx(
+    float (&d)[64], uint64_t a, uint64_t b, uint32_t upper, uint32_t lower, uint64_t scales) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {"
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+        "{%66, %67, %68, %68}, %69, 0, 1, 1;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %64, %65, 0, 1, 1;\n"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
+        : "l"(a), "l"(b), "r"(upper), "r"(lower), "r"(0), "l"(scales));
 }
 #endif
 
@@ -647,11 +670,11 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[36], uint64_t a, uint64_t b)
         "%32, %33, %34, %35}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[36], uint64_t a, uint64_t b) {
@@ -661,11 +684,11 @@ __device__ inline void wgmma_k16_bf16(float (&d)[36], uint64_t a, uint64_t b) {
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35}, %36, %37, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -695,11 +718,11 @@ __device__ inline void wgmma_k64(float (&d)[36], uint64_t a, uint64_t b, uint32_
         "%32, %33, %34, %35}, a3, b3, 1, 1, 1, %41, %42;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -730,12 +753,12 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[40], uint64_t a, uint64_t b)
         "%32, %33, %34, %35, %36, %37, %38, %39}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[40], uint64_t a, uint64_t b) {
@@ -745,12 +768,12 @@ __device__ inline void wgmma_k16_bf16(float (&d)[40], uint64_t a, uint64_t b) {
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39}, %40, %41, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -780,12 +803,12 @@ __device__ inline void wgmma_k64(float (&d)[40], uint64_t a, uint64_t b, uint32_
         "%32, %33, %34, %35, %36, %37, %38, %39}, a3, b3, 1, 1, 1, %45, %46;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -816,13 +839,13 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[44], uint64_t a, uint64_t b)
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[44], uint64_t a, uint64_t b) {
@@ -832,13 +855,13 @@ __device__ inline void wgmma_k16_bf16(float (&d)[44], uint64_t a, uint64_t b) {
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, %44, %45, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -868,13 +891,13 @@ __device__ inline void wgmma_k64(float (&d)[44], uint64_t a, uint64_t b, uint32_
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a3, b3, 1, 1, 1, %49, %50;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -905,13 +928,13 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[48], uint64_t a, uint64_t b)
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[48], uint64_t a, uint64_t b) {
@@ -921,13 +944,13 @@ __device__ inline void wgmma_k16_bf16(float (&d)[48], uint64_t a, uint64_t b) {
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, %48, %49, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -957,13 +980,13 @@ __device__ inline void wgmma_k64(float (&d)[48], uint64_t a, uint64_t b, uint32_
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a3, b3, 1, 1, 1, %53, %54;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -998,14 +1021,14 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[52], uint64_t a, uint64_t b)
         "%48, %49, %50, %51}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
-          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+   FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[52], uint64_t a, uint64_t b) {
@@ -1016,14 +1039,14 @@ __device__ inline void wgmma_k16_bf16(float (&d)[52], uint64_t a, uint64_t b) {
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51}, %52, %53, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -1057,14 +1080,14 @@ __device__ inline void wgmma_k64(float (&d)[52], uint64_t a, uint64_t b, uint32_
         "%48, %49, %50, %51}, a3, b3, 1, 1, 1, %57, %58;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -1099,15 +1122,15 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[56], uint64_t a, uint64_t b)
         "%48, %49, %50, %51, %52, %53, %54, %55}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
-          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
-          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+   FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+   FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[56], uint64_t a, uint64_t b) {
@@ -1118,15 +1141,15 @@ __device__ inline void wgmma_k16_bf16(float (&d)[56], uint64_t a, uint64_t b) {
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55}, %56, %57, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -1160,15 +1183,15 @@ __device__ inline void wgmma_k64(float (&d)[56], uint64_t a, uint64_t b, uint32_
         "%48, %49, %50, %51, %52, %53, %54, %55}, a3, b3, 1, 1, 1, %61, %62;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-          "+f"(d[54]), "+f"(d[55])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+   "+f"(d[54]), "+f"(d[55])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -1185,16 +1208,16 @@ __device__ inline void wgmma_k32_fp8(float (&d)[64], uint64_t a, uint64_t b) {
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a0, b0, 0, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k64_fp8(float (&d)[64], uint64_t a, uint64_t b) {
@@ -1214,16 +1237,16 @@ __device__ inline void wgmma_k64_fp8(float (&d)[64], uint64_t a, uint64_t b) {
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a1, b1, 1, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[64], uint64_t a, uint64_t b) {
@@ -1255,16 +1278,16 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[64], uint64_t a, uint64_t b)
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
-          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
-          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
-          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+   FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+   FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+   FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[64], uint64_t a, uint64_t b) {
@@ -1275,16 +1298,16 @@ __device__ inline void wgmma_k16_bf16(float (&d)[64], uint64_t a, uint64_t b) {
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -1318,16 +1341,16 @@ __device__ inline void wgmma_k64(float (&d)[64], uint64_t a, uint64_t b, uint32_
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a3, b3, 1, 1, 1, %69, %70;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -1345,17 +1368,17 @@ __device__ inline void wgmma_k32_fp8(float (&d)[68], uint64_t a, uint64_t b) {
         "%64, %65, %66, %67}, a0, b0, 0, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
+   "=f"(d[66]), "=f"(d[67])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k64_fp8(float (&d)[68], uint64_t a, uint64_t b) {
@@ -1377,17 +1400,17 @@ __device__ inline void wgmma_k64_fp8(float (&d)[68], uint64_t a, uint64_t b) {
         "%64, %65, %66, %67}, a1, b1, 1, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
+   "=f"(d[66]), "=f"(d[67])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[68], uint64_t a, uint64_t b) {
@@ -1423,17 +1446,17 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[68], uint64_t a, uint64_t b)
         "%64, %65, %66, %67}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
-          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
-          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
-          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
-          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+   FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+   FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+   FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+   FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[68], uint64_t a, uint64_t b) {
@@ -1445,17 +1468,17 @@ __device__ inline void wgmma_k16_bf16(float (&d)[68], uint64_t a, uint64_t b) {
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67}, %68, %69, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
+   "=f"(d[66]), "=f"(d[67])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -1493,17 +1516,17 @@ __device__ inline void wgmma_k64(float (&d)[68], uint64_t a, uint64_t b, uint32_
         "%64, %65, %66, %67}, a3, b3, 1, 1, 1, %73, %74;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
-          "+f"(d[66]), "+f"(d[67])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
+   "+f"(d[66]), "+f"(d[67])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -1542,17 +1565,17 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[72], uint64_t a, uint64_t b)
         "%64, %65, %66, %67, %68, %69, %70, %71}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
-          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
-          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
-          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
-          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+   FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+   FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+   FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+   FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[72], uint64_t a, uint64_t b) {
@@ -1564,17 +1587,17 @@ __device__ inline void wgmma_k16_bf16(float (&d)[72], uint64_t a, uint64_t b) {
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71}, %72, %73, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
+   "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -1612,17 +1635,17 @@ __device__ inline void wgmma_k64(float (&d)[72], uint64_t a, uint64_t b, uint32_
         "%64, %65, %66, %67, %68, %69, %70, %71}, a3, b3, 1, 1, 1, %77, %78;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
-          "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
+   "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -1661,18 +1684,18 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[76], uint64_t a, uint64_t b)
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
-          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
-          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
-          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
-          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
-          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+   FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+   FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+   FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+   FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+   FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[76], uint64_t a, uint64_t b) {
@@ -1684,18 +1707,18 @@ __device__ inline void wgmma_k16_bf16(float (&d)[76], uint64_t a, uint64_t b) {
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, %76, %77, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
+   "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
+   "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -1733,18 +1756,18 @@ __device__ inline void wgmma_k64(float (&d)[76], uint64_t a, uint64_t b, uint32_
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, a3, b3, 1, 1, 1, %81, %82;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
-          "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
+   "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+   "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -1783,19 +1806,19 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[80], uint64_t a, uint64_t b)
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
-          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
-          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
-          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
-          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
-          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
-          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+   FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+   FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+   FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+   FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+   FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+   FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[80], uint64_t a, uint64_t b) {
@@ -1807,19 +1830,19 @@ __device__ inline void wgmma_k16_bf16(float (&d)[80], uint64_t a, uint64_t b) {
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, %80, %81, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
+   "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
+   "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
+   "=f"(d[78]), "=f"(d[79])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -1857,19 +1880,19 @@ __device__ inline void wgmma_k64(float (&d)[80], uint64_t a, uint64_t b, uint32_
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, a3, b3, 1, 1, 1, %85, %86;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
-          "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
-          "+f"(d[78]), "+f"(d[79])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
+   "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+   "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
+   "+f"(d[78]), "+f"(d[79])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -1912,19 +1935,19 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[84], uint64_t a, uint64_t b)
         "%80, %81, %82, %83}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
-          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
-          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
-          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
-          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
-          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
-          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+   FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+   FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+   FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+   FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+   FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+   FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[84], uint64_t a, uint64_t b) {
@@ -1937,19 +1960,19 @@ __device__ inline void wgmma_k16_bf16(float (&d)[84], uint64_t a, uint64_t b) {
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83}, %84, %85, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
+   "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
+   "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
+   "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -1991,19 +2014,19 @@ __device__ inline void wgmma_k64(float (&d)[84], uint64_t a, uint64_t b, uint32_
         "%80, %81, %82, %83}, a3, b3, 1, 1, 1, %89, %90;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
-          "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
-          "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
+   "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+   "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
+   "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -2046,20 +2069,20 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[88], uint64_t a, uint64_t b)
         "%80, %81, %82, %83, %84, %85, %86, %87}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
-          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
-          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
-          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
-          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
-          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
-          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
-          FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+   FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+   FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+   FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+   FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+   FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+   FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
+   FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[88], uint64_t a, uint64_t b) {
@@ -2072,20 +2095,20 @@ __device__ inline void wgmma_k16_bf16(float (&d)[88], uint64_t a, uint64_t b) {
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87}, %88, %89, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
-          "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
+   "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
+   "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
+   "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
+   "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -2127,20 +2150,20 @@ __device__ inline void wgmma_k64(float (&d)[88], uint64_t a, uint64_t b, uint32_
         "%80, %81, %82, %83, %84, %85, %86, %87}, a3, b3, 1, 1, 1, %93, %94;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
-          "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
-          "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
-          "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
+   "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+   "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
+   "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
+   "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -2183,21 +2206,21 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[96], uint64_t a, uint64_t b)
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
-          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
-          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
-          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
-          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
-          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
-          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
-          FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
-          FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+   FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+   FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+   FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+   FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+   FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+   FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
+   FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
+   FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[96], uint64_t a, uint64_t b) {
@@ -2210,21 +2233,21 @@ __device__ inline void wgmma_k16_bf16(float (&d)[96], uint64_t a, uint64_t b) {
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, %96, %97, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
-          "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
-          "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
+   "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
+   "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
+   "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
+   "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
+   "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -2266,21 +2289,21 @@ __device__ inline void wgmma_k64(float (&d)[96], uint64_t a, uint64_t b, uint32_
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, a3, b3, 1, 1, 1, %101, %102;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
-          "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
-          "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
-          "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
-          "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
+   "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+   "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
+   "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
+   "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
+   "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -2327,22 +2350,22 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[100], uint64_t a, uint64_t b
         "%96, %97, %98, %99}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
-          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
-          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
-          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
-          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
-          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
-          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
-          FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
-          FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95]),
-          FG_WGMMA_OUT(d[96]), FG_WGMMA_OUT(d[97]), FG_WGMMA_OUT(d[98]), FG_WGMMA_OUT(d[99])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+   FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+   FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+   FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+   FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+   FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+   FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
+   FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
+   FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95]),
+   FG_WGMMA_OUT(d[96]), FG_WGMMA_OUT(d[97]), FG_WGMMA_OUT(d[98]), FG_WGMMA_OUT(d[99])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[100], uint64_t a, uint64_t b) {
@@ -2356,22 +2379,22 @@ __device__ inline void wgmma_k16_bf16(float (&d)[100], uint64_t a, uint64_t b) {
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99}, %100, %101, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
-          "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
-          "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
-          "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
+   "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
+   "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
+   "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
+   "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
+   "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
+   "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -2417,22 +2440,22 @@ __device__ inline void wgmma_k64(float (&d)[100], uint64_t a, uint64_t b, uint32
         "%96, %97, %98, %99}, a3, b3, 1, 1, 1, %105, %106;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
-          "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
-          "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
-          "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
-          "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
-          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
+   "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+   "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
+   "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
+   "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
+   "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
+   "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -2479,23 +2502,23 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[104], uint64_t a, uint64_t b
         "%96, %97, %98, %99, %100, %101, %102, %103}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
-          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
-          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
-          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
-          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
-          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
-          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
-          FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
-          FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95]),
-          FG_WGMMA_OUT(d[96]), FG_WGMMA_OUT(d[97]), FG_WGMMA_OUT(d[98]), FG_WGMMA_OUT(d[99]), FG_WGMMA_OUT(d[100]), FG_WGMMA_OUT(d[101]),
-          FG_WGMMA_OUT(d[102]), FG_WGMMA_OUT(d[103])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+   FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+   FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+   FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+   FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+   FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+   FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
+   FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
+   FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95]),
+   FG_WGMMA_OUT(d[96]), FG_WGMMA_OUT(d[97]), FG_WGMMA_OUT(d[98]), FG_WGMMA_OUT(d[99]), FG_WGMMA_OUT(d[100]), FG_WGMMA_OUT(d[101]),
+   FG_WGMMA_OUT(d[102]), FG_WGMMA_OUT(d[103])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[104], uint64_t a, uint64_t b) {
@@ -2509,23 +2532,23 @@ __device__ inline void wgmma_k16_bf16(float (&d)[104], uint64_t a, uint64_t b) {
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103}, %104, %105, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
-          "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
-          "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
-          "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99]), "=f"(d[100]), "=f"(d[101]),
-          "=f"(d[102]), "=f"(d[103])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
+   "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
+   "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
+   "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
+   "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
+   "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
+   "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99]), "=f"(d[100]), "=f"(d[101]),
+   "=f"(d[102]), "=f"(d[103])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -2571,23 +2594,23 @@ __device__ inline void wgmma_k64(float (&d)[104], uint64_t a, uint64_t b, uint32
         "%96, %97, %98, %99, %100, %101, %102, %103}, a3, b3, 1, 1, 1, %109, %110;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
-          "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
-          "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
-          "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
-          "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
-          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]),
-          "+f"(d[102]), "+f"(d[103])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
+   "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+   "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
+   "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
+   "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
+   "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
+   "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]),
+   "+f"(d[102]), "+f"(d[103])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -2634,24 +2657,24 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[112], uint64_t a, uint64_t b
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
-          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
-          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
-          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
-          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
-          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
-          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
-          FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
-          FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95]),
-          FG_WGMMA_OUT(d[96]), FG_WGMMA_OUT(d[97]), FG_WGMMA_OUT(d[98]), FG_WGMMA_OUT(d[99]), FG_WGMMA_OUT(d[100]), FG_WGMMA_OUT(d[101]),
-          FG_WGMMA_OUT(d[102]), FG_WGMMA_OUT(d[103]), FG_WGMMA_OUT(d[104]), FG_WGMMA_OUT(d[105]), FG_WGMMA_OUT(d[106]), FG_WGMMA_OUT(d[107]),
-          FG_WGMMA_OUT(d[108]), FG_WGMMA_OUT(d[109]), FG_WGMMA_OUT(d[110]), FG_WGMMA_OUT(d[111])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+   FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+   FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+   FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+   FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+   FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+   FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
+   FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
+   FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95]),
+   FG_WGMMA_OUT(d[96]), FG_WGMMA_OUT(d[97]), FG_WGMMA_OUT(d[98]), FG_WGMMA_OUT(d[99]), FG_WGMMA_OUT(d[100]), FG_WGMMA_OUT(d[101]),
+   FG_WGMMA_OUT(d[102]), FG_WGMMA_OUT(d[103]), FG_WGMMA_OUT(d[104]), FG_WGMMA_OUT(d[105]), FG_WGMMA_OUT(d[106]), FG_WGMMA_OUT(d[107]),
+   FG_WGMMA_OUT(d[108]), FG_WGMMA_OUT(d[109]), FG_WGMMA_OUT(d[110]), FG_WGMMA_OUT(d[111])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[112], uint64_t a, uint64_t b) {
@@ -2665,24 +2688,24 @@ __device__ inline void wgmma_k16_bf16(float (&d)[112], uint64_t a, uint64_t b) {
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, %112, %113, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
-          "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
-          "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
-          "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99]), "=f"(d[100]), "=f"(d[101]),
-          "=f"(d[102]), "=f"(d[103]), "=f"(d[104]), "=f"(d[105]), "=f"(d[106]), "=f"(d[107]),
-          "=f"(d[108]), "=f"(d[109]), "=f"(d[110]), "=f"(d[111])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
+   "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
+   "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
+   "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
+   "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
+   "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
+   "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99]), "=f"(d[100]), "=f"(d[101]),
+   "=f"(d[102]), "=f"(d[103]), "=f"(d[104]), "=f"(d[105]), "=f"(d[106]), "=f"(d[107]),
+   "=f"(d[108]), "=f"(d[109]), "=f"(d[110]), "=f"(d[111])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -2728,24 +2751,24 @@ __device__ inline void wgmma_k64(float (&d)[112], uint64_t a, uint64_t b, uint32
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, a3, b3, 1, 1, 1, %117, %118;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
-          "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
-          "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
-          "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
-          "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
-          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]),
-          "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]),
-          "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
+   "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+   "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
+   "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
+   "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
+   "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
+   "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]),
+   "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]),
+   "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -2796,25 +2819,25 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[120], uint64_t a, uint64_t b
         "%112, %113, %114, %115, %116, %117, %118, %119}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
-          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
-          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
-          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
-          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
-          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
-          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
-          FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
-          FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95]),
-          FG_WGMMA_OUT(d[96]), FG_WGMMA_OUT(d[97]), FG_WGMMA_OUT(d[98]), FG_WGMMA_OUT(d[99]), FG_WGMMA_OUT(d[100]), FG_WGMMA_OUT(d[101]),
-          FG_WGMMA_OUT(d[102]), FG_WGMMA_OUT(d[103]), FG_WGMMA_OUT(d[104]), FG_WGMMA_OUT(d[105]), FG_WGMMA_OUT(d[106]), FG_WGMMA_OUT(d[107]),
-          FG_WGMMA_OUT(d[108]), FG_WGMMA_OUT(d[109]), FG_WGMMA_OUT(d[110]), FG_WGMMA_OUT(d[111]), FG_WGMMA_OUT(d[112]), FG_WGMMA_OUT(d[113]),
-          FG_WGMMA_OUT(d[114]), FG_WGMMA_OUT(d[115]), FG_WGMMA_OUT(d[116]), FG_WGMMA_OUT(d[117]), FG_WGMMA_OUT(d[118]), FG_WGMMA_OUT(d[119])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+   FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+   FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+   FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+   FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+   FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+   FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
+   FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
+   FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95]),
+   FG_WGMMA_OUT(d[96]), FG_WGMMA_OUT(d[97]), FG_WGMMA_OUT(d[98]), FG_WGMMA_OUT(d[99]), FG_WGMMA_OUT(d[100]), FG_WGMMA_OUT(d[101]),
+   FG_WGMMA_OUT(d[102]), FG_WGMMA_OUT(d[103]), FG_WGMMA_OUT(d[104]), FG_WGMMA_OUT(d[105]), FG_WGMMA_OUT(d[106]), FG_WGMMA_OUT(d[107]),
+   FG_WGMMA_OUT(d[108]), FG_WGMMA_OUT(d[109]), FG_WGMMA_OUT(d[110]), FG_WGMMA_OUT(d[111]), FG_WGMMA_OUT(d[112]), FG_WGMMA_OUT(d[113]),
+   FG_WGMMA_OUT(d[114]), FG_WGMMA_OUT(d[115]), FG_WGMMA_OUT(d[116]), FG_WGMMA_OUT(d[117]), FG_WGMMA_OUT(d[118]), FG_WGMMA_OUT(d[119])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[120], uint64_t a, uint64_t b) {
@@ -2829,25 +2852,25 @@ __device__ inline void wgmma_k16_bf16(float (&d)[120], uint64_t a, uint64_t b) {
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
         "%112, %113, %114, %115, %116, %117, %118, %119}, %120, %121, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
-          "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
-          "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
-          "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99]), "=f"(d[100]), "=f"(d[101]),
-          "=f"(d[102]), "=f"(d[103]), "=f"(d[104]), "=f"(d[105]), "=f"(d[106]), "=f"(d[107]),
-          "=f"(d[108]), "=f"(d[109]), "=f"(d[110]), "=f"(d[111]), "=f"(d[112]), "=f"(d[113]),
-          "=f"(d[114]), "=f"(d[115]), "=f"(d[116]), "=f"(d[117]), "=f"(d[118]), "=f"(d[119])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
+   "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
+   "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
+   "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
+   "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
+   "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
+   "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99]), "=f"(d[100]), "=f"(d[101]),
+   "=f"(d[102]), "=f"(d[103]), "=f"(d[104]), "=f"(d[105]), "=f"(d[106]), "=f"(d[107]),
+   "=f"(d[108]), "=f"(d[109]), "=f"(d[110]), "=f"(d[111]), "=f"(d[112]), "=f"(d[113]),
+   "=f"(d[114]), "=f"(d[115]), "=f"(d[116]), "=f"(d[117]), "=f"(d[118]), "=f"(d[119])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -2897,25 +2920,25 @@ __device__ inline void wgmma_k64(float (&d)[120], uint64_t a, uint64_t b, uint32
         "%112, %113, %114, %115, %116, %117, %118, %119}, a3, b3, 1, 1, 1, %125, %126;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
-          "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
-          "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
-          "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
-          "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
-          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]),
-          "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]),
-          "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]),
-          "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
+   "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+   "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
+   "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
+   "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
+   "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
+   "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]),
+   "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]),
+   "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]),
+   "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -2966,27 +2989,27 @@ __device__ inline void wgmma_k128(FG_WGMMA_SUM (&d)[128], uint64_t a, uint64_t b
         "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a3, b3, 1" FG_WGMMA_SIGNS ";\n"
         "}\n"
         : FG_WGMMA_OUT(d[0]), FG_WGMMA_OUT(d[1]), FG_WGMMA_OUT(d[2]), FG_WGMMA_OUT(d[3]), FG_WGMMA_OUT(d[4]), FG_WGMMA_OUT(d[5]),
-          FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
-          FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
-          FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
-          FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
-          FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
-          FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
-          FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
-          FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
-          FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
-          FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
-          FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
-          FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
-          FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
-          FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
-          FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95]),
-          FG_WGMMA_OUT(d[96]), FG_WGMMA_OUT(d[97]), FG_WGMMA_OUT(d[98]), FG_WGMMA_OUT(d[99]), FG_WGMMA_OUT(d[100]), FG_WGMMA_OUT(d[101]),
-          FG_WGMMA_OUT(d[102]), FG_WGMMA_OUT(d[103]), FG_WGMMA_OUT(d[104]), FG_WGMMA_OUT(d[105]), FG_WGMMA_OUT(d[106]), FG_WGMMA_OUT(d[107]),
-          FG_WGMMA_OUT(d[108]), FG_WGMMA_OUT(d[109]), FG_WGMMA_OUT(d[110]), FG_WGMMA_OUT(d[111]), FG_WGMMA_OUT(d[112]), FG_WGMMA_OUT(d[113]),
-          FG_WGMMA_OUT(d[114]), FG_WGMMA_OUT(d[115]), FG_WGMMA_OUT(d[116]), FG_WGMMA_OUT(d[117]), FG_WGMMA_OUT(d[118]), FG_WGMMA_OUT(d[119]),
-          FG_WGMMA_OUT(d[120]), FG_WGMMA_OUT(d[121]), FG_WGMMA_OUT(d[122]), FG_WGMMA_OUT(d[123]), FG_WGMMA_OUT(d[124]), FG_WGMMA_OUT(d[125]),
-          FG_WGMMA_OUT(d[126]), FG_WGMMA_OUT(d[127])
+   FG_WGMMA_OUT(d[6]), FG_WGMMA_OUT(d[7]), FG_WGMMA_OUT(d[8]), FG_WGMMA_OUT(d[9]), FG_WGMMA_OUT(d[10]), FG_WGMMA_OUT(d[11]),
+   FG_WGMMA_OUT(d[12]), FG_WGMMA_OUT(d[13]), FG_WGMMA_OUT(d[14]), FG_WGMMA_OUT(d[15]), FG_WGMMA_OUT(d[16]), FG_WGMMA_OUT(d[17]),
+   FG_WGMMA_OUT(d[18]), FG_WGMMA_OUT(d[19]), FG_WGMMA_OUT(d[20]), FG_WGMMA_OUT(d[21]), FG_WGMMA_OUT(d[22]), FG_WGMMA_OUT(d[23]),
+   FG_WGMMA_OUT(d[24]), FG_WGMMA_OUT(d[25]), FG_WGMMA_OUT(d[26]), FG_WGMMA_OUT(d[27]), FG_WGMMA_OUT(d[28]), FG_WGMMA_OUT(d[29]),
+   FG_WGMMA_OUT(d[30]), FG_WGMMA_OUT(d[31]), FG_WGMMA_OUT(d[32]), FG_WGMMA_OUT(d[33]), FG_WGMMA_OUT(d[34]), FG_WGMMA_OUT(d[35]),
+   FG_WGMMA_OUT(d[36]), FG_WGMMA_OUT(d[37]), FG_WGMMA_OUT(d[38]), FG_WGMMA_OUT(d[39]), FG_WGMMA_OUT(d[40]), FG_WGMMA_OUT(d[41]),
+   FG_WGMMA_OUT(d[42]), FG_WGMMA_OUT(d[43]), FG_WGMMA_OUT(d[44]), FG_WGMMA_OUT(d[45]), FG_WGMMA_OUT(d[46]), FG_WGMMA_OUT(d[47]),
+   FG_WGMMA_OUT(d[48]), FG_WGMMA_OUT(d[49]), FG_WGMMA_OUT(d[50]), FG_WGMMA_OUT(d[51]), FG_WGMMA_OUT(d[52]), FG_WGMMA_OUT(d[53]),
+   FG_WGMMA_OUT(d[54]), FG_WGMMA_OUT(d[55]), FG_WGMMA_OUT(d[56]), FG_WGMMA_OUT(d[57]), FG_WGMMA_OUT(d[58]), FG_WGMMA_OUT(d[59]),
+   FG_WGMMA_OUT(d[60]), FG_WGMMA_OUT(d[61]), FG_WGMMA_OUT(d[62]), FG_WGMMA_OUT(d[63]), FG_WGMMA_OUT(d[64]), FG_WGMMA_OUT(d[65]),
+   FG_WGMMA_OUT(d[66]), FG_WGMMA_OUT(d[67]), FG_WGMMA_OUT(d[68]), FG_WGMMA_OUT(d[69]), FG_WGMMA_OUT(d[70]), FG_WGMMA_OUT(d[71]),
+   FG_WGMMA_OUT(d[72]), FG_WGMMA_OUT(d[73]), FG_WGMMA_OUT(d[74]), FG_WGMMA_OUT(d[75]), FG_WGMMA_OUT(d[76]), FG_WGMMA_OUT(d[77]),
+   FG_WGMMA_OUT(d[78]), FG_WGMMA_OUT(d[79]), FG_WGMMA_OUT(d[80]), FG_WGMMA_OUT(d[81]), FG_WGMMA_OUT(d[82]), FG_WGMMA_OUT(d[83]),
+   FG_WGMMA_OUT(d[84]), FG_WGMMA_OUT(d[85]), FG_WGMMA_OUT(d[86]), FG_WGMMA_OUT(d[87]), FG_WGMMA_OUT(d[88]), FG_WGMMA_OUT(d[89]),
+   FG_WGMMA_OUT(d[90]), FG_WGMMA_OUT(d[91]), FG_WGMMA_OUT(d[92]), FG_WGMMA_OUT(d[93]), FG_WGMMA_OUT(d[94]), FG_WGMMA_OUT(d[95]),
+   FG_WGMMA_OUT(d[96]), FG_WGMMA_OUT(d[97]), FG_WGMMA_OUT(d[98]), FG_WGMMA_OUT(d[99]), FG_WGMMA_OUT(d[100]), FG_WGMMA_OUT(d[101]),
+   FG_WGMMA_OUT(d[102]), FG_WGMMA_OUT(d[103]), FG_WGMMA_OUT(d[104]), FG_WGMMA_OUT(d[105]), FG_WGMMA_OUT(d[106]), FG_WGMMA_OUT(d[107]),
+   FG_WGMMA_OUT(d[108]), FG_WGMMA_OUT(d[109]), FG_WGMMA_OUT(d[110]), FG_WGMMA_OUT(d[111]), FG_WGMMA_OUT(d[112]), FG_WGMMA_OUT(d[113]),
+   FG_WGMMA_OUT(d[114]), FG_WGMMA_OUT(d[115]), FG_WGMMA_OUT(d[116]), FG_WGMMA_OUT(d[117]), FG_WGMMA_OUT(d[118]), FG_WGMMA_OUT(d[119]),
+   FG_WGMMA_OUT(d[120]), FG_WGMMA_OUT(d[121]), FG_WGMMA_OUT(d[122]), FG_WGMMA_OUT(d[123]), FG_WGMMA_OUT(d[124]), FG_WGMMA_OUT(d[125]),
+   FG_WGMMA_OUT(d[126]), FG_WGMMA_OUT(d[127])
         : "l"(a), "l"(b));
 }
 __device__ inline void wgmma_k16_bf16(float (&d)[128], uint64_t a, uint64_t b) {
@@ -3001,27 +3024,27 @@ __device__ inline void wgmma_k16_bf16(float (&d)[128], uint64_t a, uint64_t b) {
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
         "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, %128, %129, 0, 1, 1, 0, 0;\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
-          "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
-          "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-          "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
-          "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
-          "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
-          "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99]), "=f"(d[100]), "=f"(d[101]),
-          "=f"(d[102]), "=f"(d[103]), "=f"(d[104]), "=f"(d[105]), "=f"(d[106]), "=f"(d[107]),
-          "=f"(d[108]), "=f"(d[109]), "=f"(d[110]), "=f"(d[111]), "=f"(d[112]), "=f"(d[113]),
-          "=f"(d[114]), "=f"(d[115]), "=f"(d[116]), "=f"(d[117]), "=f"(d[118]), "=f"(d[119]),
-          "=f"(d[120]), "=f"(d[121]), "=f"(d[122]), "=f"(d[123]), "=f"(d[124]), "=f"(d[125]),
-          "=f"(d[126]), "=f"(d[127])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]), "=f"(d[64]), "=f"(d[65]),
+   "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71]),
+   "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
+   "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]),
+   "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]),
+   "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]),
+   "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99]), "=f"(d[100]), "=f"(d[101]),
+   "=f"(d[102]), "=f"(d[103]), "=f"(d[104]), "=f"(d[105]), "=f"(d[106]), "=f"(d[107]),
+   "=f"(d[108]), "=f"(d[109]), "=f"(d[110]), "=f"(d[111]), "=f"(d[112]), "=f"(d[113]),
+   "=f"(d[114]), "=f"(d[115]), "=f"(d[116]), "=f"(d[117]), "=f"(d[118]), "=f"(d[119]),
+   "=f"(d[120]), "=f"(d[121]), "=f"(d[122]), "=f"(d[123]), "=f"(d[124]), "=f"(d[125]),
+   "=f"(d[126]), "=f"(d[127])
         : "l"(a), "l"(b));
 }
 template <bool MnA = false, bool MnB = false>
@@ -3071,27 +3094,27 @@ __device__ inline void wgmma_k64(float (&d)[128], uint64_t a, uint64_t b, uint32
         "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a3, b3, 1, 1, 1, %133, %134;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
-          "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
-          "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
-          "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
-          "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
-          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]),
-          "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]),
-          "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]),
-          "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
-          "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]),
-          "+f"(d[126]), "+f"(d[127])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
+   "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+   "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
+   "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
+   "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
+   "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
+   "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]),
+   "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]),
+   "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]),
+   "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
+   "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]),
+   "+f"(d[126]), "+f"(d[127])
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
@@ -3111,7 +3134,7 @@ __device__ inline void wgmma_k64_fp8_of_registers(
         "{%12, %13, %14, %15}, b, 1, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7])
+   "=f"(d[6]), "=f"(d[7])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
@@ -3129,7 +3152,7 @@ __device__ inline void add_wgmma_k64_fp8_of_registers(
         "{%12, %13, %14, %15}, b, 1, 1, 1;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7])
+   "+f"(d[6]), "+f"(d[7])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
@@ -3147,8 +3170,8 @@ __device__ inline void wgmma_k64_fp8_of_registers(
         "{%20, %21, %22, %23}, b, 1, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
@@ -3166,8 +3189,8 @@ __device__ inline void add_wgmma_k64_fp8_of_registers(
         "{%20, %21, %22, %23}, b, 1, 1, 1;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
@@ -3187,9 +3210,9 @@ __device__ inline void wgmma_k64_fp8_of_registers(
         "{%28, %29, %30, %31}, b, 1, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
@@ -3209,9 +3232,9 @@ __device__ inline void add_wgmma_k64_fp8_of_registers(
         "{%28, %29, %30, %31}, b, 1, 1, 1;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
@@ -3231,11 +3254,11 @@ __device__ inline void wgmma_k64_fp8_of_registers(
         "{%36, %37, %38, %39}, b, 1, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
@@ -3255,11 +3278,11 @@ __device__ inline void add_wgmma_k64_fp8_of_registers(
         "{%36, %37, %38, %39}, b, 1, 1, 1;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
@@ -3281,13 +3304,13 @@ __device__ inline void wgmma_k64_fp8_of_registers(
         "{%52, %53, %54, %55}, b, 1, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
@@ -3309,13 +3332,13 @@ __device__ inline void add_wgmma_k64_fp8_of_registers(
         "{%52, %53, %54, %55}, b, 1, 1, 1;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
@@ -3339,16 +3362,16 @@ __device__ inline void wgmma_k64_fp8_of_registers(
         "{%68, %69, %70, %71}, b, 1, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-          "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-          "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
-          "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
-          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
-          "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
-          "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
+   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+   "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
+   "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]),
+   "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+   "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]),
+   "=f"(d[54]), "=f"(d[55]), "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]),
+   "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
@@ -3372,16 +3395,16 @@ __device__ inline void add_wgmma_k64_fp8_of_registers(
         "{%68, %69, %70, %71}, b, 1, 1, 1;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }

@@ -139,6 +139,40 @@ void wgmma_k32_each(float (&d)[R], uint64_t a, uint64_t b) {
         return sums;
     });
 }
+/// A product of 32 of K and, as if they were its next columns, products of scales: those of rows of A from registers,
+/// each thread's of the part that its lane counts, those of rows of B from rows of sixteen bytes.
+template <uint32_t R>
+void wgmma_k32_mx(float (&d)[R], uint64_t a, uint64_t b, uint32_t upper, uint32_t lower, uint64_t scales) {
+    constexpr uint32_t kN = R, kParts = 4, kScaleBytes = 4;
+    const HostOperand left = HostOperand::of_step(a), right = HostOperand::of_step(b);
+    const uint32_t address = static_cast<uint32_t>(scales & 0x3fff) << 4;
+    if (scales != wgmma_descriptor_of_short_rows(address, 0))
+        machine->fail("a descriptor of wgmma is not what the machine knows");
+    host_kernel::Machine::Products& products = machine->products();
+    const uint32_t thread = threadIdx.x % 128, which = products.started[thread] - products.finished;
+    while (products.next.size() <= which) products.next.emplace_back();
+    auto& of_rows = products.next[which].left;
+    if (!of_rows) of_rows = std::make_shared<std::vector<uint8_t>>(64 * kParts * kScaleBytes);
+    for (uint32_t low = 0; low < 2; ++low) {
+        const uint32_t row = thread / 32 * 16 + thread % 32 / 4 + low * 8;
+        std::memcpy(&(*of_rows)[(row * kParts + thread % 4) * kScaleBytes], low ? &lower : &upper, kScaleBytes);
+    }
+    start_product(d, false, [left, right, address, rows = of_rows](const std::vector<float>&) {
+        std::vector<float> sums(64 * kN * 2);
+        const std::vector<float> product = wgmma_product(left.codes(64, 32), right.codes(kN, 32), 64, kN, 32);
+        machine->check_fenced(address, kN * kParts * kScaleBytes);
+        for (uint32_t i = 0; i < 64 * kN; ++i) {
+            double factor = 0;
+            for (uint32_t part = 0; part < kParts; ++part)
+                factor += static_cast<double>(load_as<float>(&(*rows)[(i / kN * kParts + part) * kScaleBytes])) *
+                          static_cast<double>(
+                              load_as<float>(host_address({address + (i % kN * kParts + part) * kScaleBytes})));
+            sums[i / kN * kN * 2 + i % kN] = product[i];
+            sums[i / kN * kN * 2 + kN + i % kN] = static_cast<float>(factor);
+        }
+        return sums;
+    });
+}
 /// A is in registers: for each 32 of K four, of rows eight apart in turn, then of columns sixteen further on.
 template <uint32_t R>
 void start_of_registers(float (&d)[R], const uint32_t (&a)[8], uint32_t b, bool adds) {
