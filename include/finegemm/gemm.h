@@ -16,7 +16,7 @@ namespace finegemm {
 /// Scales of shape [M, 1] or [N, 1] are one for each row, of shape [1, 1] one for the matrix.
 /// As MX has them, scales are exponents of powers of two, each for a row and 32 of K, the four of 128 of K in a word of
 /// UE8M0x4, the first one in its lowest byte: [M, ceil(K/128)] and [N, ceil(K/128)], those of A or f32 for 128 of K as
-/// above. Exponent e is 2^(e - 127), 0 for e = 0 and infinity for e = 255; bytes behind the last 32 of K are 0. For one
+/// above. Exponent e is 2^(e - 127), 0 for e = 0, infinity or NaN for 255; bytes behind the last 32 of K are 0. For one
 /// product and groups of rows of e4m3, with D in bf16. docs/mxfp8.md has the arithmetic.
 /// One of A and B may be e5m2, as gradients are: docs/scales.md has the products that there are of it.
 /// A and B may be bf16 or f16 instead, without scales: sfa and sfb are left empty then, and D is of their type or f32.
