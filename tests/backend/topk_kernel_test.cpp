@@ -5,6 +5,7 @@
 
 #include <finegemm/device/topk/few.cuh>
 #include <finegemm/device/topk/select.cuh>
+#include <finegemm/device/topk/whole_row.cuh>
 
 #include "ops/topk/cpu.h"
 #include "support/slowdown.h"
@@ -18,7 +19,11 @@ using test::TopkProblem;
 template <uint32_t Ctas>
 void run_topk(const TopkParams& params, uint32_t clusters, uint32_t seed) {
     host_kernel::launch(
-        clusters * Ctas, TopkConfig::threads(), [&] { device::topk_select<TopkConfig{Ctas}>(params); }, seed, Ctas);
+        clusters * Ctas, kTopkThreads, [&] { device::topk_select<TopkConfig{Ctas}>(params); }, seed, Ctas);
+}
+
+void run_rows(const TopkParams& params, uint32_t ctas, uint32_t seed) {
+    host_kernel::launch(ctas, kTopkRowThreads, [&] { device::topk_select_rows(params); }, seed, 1);
 }
 
 void expect_bits_of_cpu(TopkProblem& p, uint32_t ctas, uint32_t seed, ThreadPool& pool) {
@@ -26,7 +31,7 @@ void expect_bits_of_cpu(TopkProblem& p, uint32_t ctas, uint32_t seed, ThreadPool
     const auto found = p.run([&](const TopkCall& call) {
         const TopkParams params = topk_params(call);
         const uint32_t clusters = seed % 2 == 0 ? params.rows : ceil_div(params.rows, 2);
-        if (ctas == 1) run_topk<1>(params, clusters, seed);
+        if (ctas == 1) run_rows(params, clusters, seed);
         else if (ctas == 2) run_topk<2>(params, clusters, seed);
         else run_topk<4>(params, clusters, seed);
     });
@@ -46,8 +51,7 @@ TEST(TopkKernel, GivesTheBitsOfTheCpuAndWritesNothingElse) {
 template <uint32_t Ctas>
 void run_few(const TopkParams& params, uint32_t clusters, uint32_t seed) {
     host_kernel::launch(
-        clusters * Ctas, TopkConfig::threads(), [&] { device::topk_select_few<TopkConfig{Ctas, true}>(params); }, seed,
-        Ctas);
+        clusters * Ctas, kTopkThreads, [&] { device::topk_select_few<TopkConfig{Ctas, true}>(params); }, seed, Ctas);
 }
 
 /// A cluster keeps each row.

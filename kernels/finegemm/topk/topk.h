@@ -56,7 +56,7 @@ struct TopkSample {
     static constexpr uint32_t kNear = 8, kLeastStride = 128;  // kNear: 32 bytes, less is not loaded
     FG_HD constexpr uint32_t column(uint32_t i) const {
         const uint32_t which = i / kNear;
-        return which * stride + which * 5 % (stride / kNear) * kNear + i % kNear;
+        return which * stride + (which * 5 & (stride / kNear - 1)) * kNear + i % kNear;
     }
     /// How many numbers of a sample are above a bound that more than k numbers of the row are above, but for one row of
     /// tens of thousands: four standard deviations for 128 expected ones, more for fewer.
@@ -65,6 +65,14 @@ struct TopkSample {
         return expected + expected / 4 + 13;
     }
 };
+
+inline constexpr uint32_t kTopkThreads = 512;  // of a CTA of a cluster
+inline constexpr uint32_t kTopkRowThreads = 256,
+                          kTopkRowWarps = kTopkRowThreads / kWarpSize;  // of a CTA that has a row
+inline constexpr uint32_t kTopkRowHeld = 32 * kTopkRowThreads;          // columns that it keeps in registers
+inline constexpr uint32_t kTopkRowListed = 4096;    // of a longer row, what may be selected, at most
+inline constexpr uint32_t kTopkRowMost = 1u << 17;  // columns
+inline constexpr uint32_t kTopkPicked = 64;         // words that are compared with each other
 
 /// Everything about a kernel that is fixed when it is compiled.
 struct TopkConfig {
@@ -76,13 +84,15 @@ struct TopkConfig {
         return (few ? 3 : 0) + (ctas == 1 ? 0 : ctas == 2 ? 1 : ctas == 4 ? 2 : 3);
     }
     FG_HD constexpr uint32_t cluster() const { return ctas; }
-    FG_HD static constexpr uint32_t threads() { return 512; }
-    FG_HD static constexpr uint32_t warps() { return threads() / kWarpSize; }
+    /// One CTA keeps a row in registers, others theirs in shared memory.
+    FG_HD constexpr bool whole_row() const { return ctas == 1 && !few; }
+    FG_HD constexpr uint32_t threads() const { return whole_row() ? kTopkRowThreads : kTopkThreads; }
+    FG_HD constexpr uint32_t warps() const { return threads() / kWarpSize; }
     /// Clusters are for few rows, where latency counts: a CTA has more memory.
-    FG_HD constexpr uint32_t ctas_per_sm() const { return ctas == 1 && !few ? 4 : 2; }
+    FG_HD constexpr uint32_t ctas_per_sm() const { return whole_row() ? 3 : 2; }
     /// Columns of a part that is kept as a whole; of another one, those that may be selected: half as many, with their
     /// columns.
-    FG_HD constexpr uint32_t held() const { return ctas == 1 && !few ? 8192 : 16384; }
+    FG_HD constexpr uint32_t held() const { return whole_row() ? kTopkRowHeld : 16384; }
     FG_HD constexpr uint32_t listed() const { return held() / 2; }
     FG_HD constexpr uint32_t held_columns() const { return ctas * held(); }
     /// Columns that a thread loads at once.
@@ -127,9 +137,9 @@ inline constexpr uint32_t kTopkMarked = 2016 * kWarpSize;  // columns of which i
 /// What is needed until all that is selected has its place.
 template <TopkConfig C>
 struct TopkPlacing {
-    static constexpr uint32_t kCounts = C.ctas == 1 ? 1 : 3;
+    static constexpr uint32_t kCounts = 3;
     /// How many keys have each value of a digit, of those that agree in the digits before. Other CTAs read them, or add
-    /// to the next ones, so that clusters have three by turns.
+    /// to the next ones, so that there are three by turns.
     uint32_t counts[kCounts][kTopkBins];
     union {
         uint32_t histogram[kTopkHistogramBins];
@@ -145,11 +155,48 @@ struct TopkShared {
         TopkPlacing<C> placing;
         uint64_t ranked[kTopkMost];  // what has been selected, to be sorted
     };
-    uint32_t sums[TopkConfig::warps()];
+    uint32_t sums[C.warps()];
     uint32_t listed, total;  // numbers on the list, selected numbers; other CTAs read them
     uint32_t sifted;
     TopkFound found;
 };
+/// All words above `word` are selected, of those that equal it `wanted` are, `surplus` are not.
+struct TopkBound {
+    uint32_t word, wanted, surplus;
+};
+
+struct alignas(8) TopkPair {
+    uint32_t x, y;
+};
+
+inline constexpr uint32_t kTopkChunk = 512;  // columns that a warp looks at together
+
+/// What is selected of what a CTA keeps, and its order.
+struct TopkOrder {
+    uint32_t marks[kTopkRowHeld / kWarpSize];        // a bit for each key
+    TopkPair chunks[kTopkRowMost / kTopkChunk + 1];  // where numbers of a chunk are listed, and how many
+    uint32_t selected[kTopkMost];                    // columns
+};
+
+struct TopkRowShared {
+    union {
+        uint32_t list[2][kTopkRowListed];  // numbers, and their indices in the row
+        uint64_t ranked[kTopkMost];        // what has been selected, to be sorted
+        uint32_t found[kTopkMost];         // columns, of a row that is not kept
+    };
+    union {
+        TopkOrder order;
+        uint32_t marks[kTopkRowMost / kWarpSize + 1];  // a bit for each column of a row that is not kept
+    };
+    uint32_t picked[kTopkRowThreads], few[kTopkPicked];
+    uint32_t histogram[kTopkHistogramBins];
+    uint32_t told[2][kTopkRowWarps];
+    TopkPair sums[2][kTopkRowWarps];
+    uint32_t listed, gathered[2];
+    TopkBound bound;
+};
+static_assert(3 * (sizeof(TopkRowShared) + 1024) <= 228 * 1024);
+
 inline constexpr uint32_t kTopkFewListed = 2688;  // keys of a row that are listed, at most, with gaps between CTAs'
 
 inline constexpr uint32_t kTopkFewBits = 8;  // of a digit that follows the first one
@@ -182,16 +229,16 @@ struct TopkFewShared {
     uint32_t listed_counts[3][1u << kTopkFewBits];  // of digits of keys that are listed
     TopkFewListing listings[C.ctas];
     uint64_t counted, told, sent;  // mbarriers: sums, listings and `gathered` have come
-    uint32_t warps[TopkConfig::warps()], own[TopkConfig::warps()];
+    uint32_t warps[C.warps()], own[C.warps()];
     uint32_t listed;
     TopkFewFound found;
 };
 FG_HD constexpr uint32_t TopkConfig::smem_bytes() const {
-    return few         ? sizeof(TopkFewShared<TopkConfig{8, true}>)
-           : ctas == 1 ? sizeof(TopkShared<TopkConfig{1}>)
-                       : sizeof(TopkShared<TopkConfig{2}>);
+    return few           ? sizeof(TopkFewShared<TopkConfig{8, true}>)
+           : whole_row() ? sizeof(TopkRowShared)
+                         : sizeof(TopkShared<TopkConfig{2}>);
 }
-static_assert(4 * (TopkConfig{1}.smem_bytes() + 1024) <= 228 * 1024 && 2 * TopkConfig{2}.smem_bytes() <= 226 * 1024 &&
+static_assert(2 * TopkConfig{2}.smem_bytes() <= 226 * 1024 &&
               2 * (TopkConfig{2, true}.smem_bytes() + 1024) <= 228 * 1024);
 
 struct TopkParams {

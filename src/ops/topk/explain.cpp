@@ -22,7 +22,7 @@ std::string why_ctas(int64_t rows, int64_t columns, const TopkConfig& c, uint32_
         return fmt::format("{} rows are few for {} SMs: a cluster of {}, which keeps {} columns, has each of them",
                            rows, sms, c.ctas, held);
     const std::string of = c.ctas == 1 ? "a CTA" : fmt::format("a cluster of {}", c.ctas);
-    std::string why = fmt::format("{} keeps {} columns in shared memory", of, held);
+    std::string why = fmt::format("{} keeps {} columns in {}", of, held, c.whole_row() ? "registers" : "shared memory");
     if (columns <= held) why += ", which is all of a row";
     else why += fmt::format("; of {} it looks at a sample, and then lists what may be selected", columns);
     if (c.ctas == 1) return why;
@@ -52,7 +52,7 @@ std::string explain(const TopkShape& shape, const std::string& device) {
                                   {"why", nlohmann::ordered_json::array({why_ctas(steps.rows, shape.keys, c, sms)})},
                                   {"config",
                                    {{"cluster", c.ctas},
-                                    {"threads", TopkConfig::threads()},
+                                    {"threads", c.threads()},
                                     {"held_columns", c.held_columns()},
                                     {"smem_bytes", c.smem_bytes()}}}};
     if (shape.of_numbers()) return out.dump(2);

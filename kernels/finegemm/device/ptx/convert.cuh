@@ -43,6 +43,21 @@ __device__ inline uint32_t load_global_l2_if(bool wanted, const void* from) {
     return x;
 }
 
+__device__ inline Words4 load_global_l2_x4(const void* from) {
+    Words4 v;
+    asm volatile("ld.global.cg.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+                 : "l"(from));
+    return v;
+}
+
+/// About. PTX ISA, sqrt.
+__device__ inline float square_root(float x) {
+    float y;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /// Stores if `wanted`, without a branch.
 __device__ inline void store_shared_word_if(bool wanted, SmemAddr to, uint32_t x) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p st.shared.u32 [%0], %1;\n}\n" ::"r"(to.bits), "r"(x),

@@ -9,12 +9,8 @@ namespace finegemm::device {
 /// All threads of the cluster that has a row.
 template <TopkConfig C>
 __device__ void sync_cluster() {
-    if (C.ctas > 1) {
-        ptx::cluster_arrive();
-        ptx::cluster_wait();
-    } else {
-        __syncthreads();
-    }
+    ptx::cluster_arrive();
+    ptx::cluster_wait();
 }
 
 /// How often each value of a digit occurs in the words of a cluster.
@@ -46,21 +42,20 @@ public:
         constexpr uint32_t kEach = kTopkBins / C.threads();
         static_assert(kEach == 4);
         const uint32_t first = kTopkBins - (threadIdx.x + 1) * kEach;  // thread 0 has the largest
-        const uint32_t rank = C.ctas > 1 ? ptx::cluster_rank() : 0;
+        const uint32_t rank = ptx::cluster_rank();
         sync_cluster<C>();  // all have counted
         const ptx::SmemAddr own = ptx::smem_address(&shared_.placing.counts[turn_][first]);
         const uint32_t last = turn_ > 0 ? turn_ - 1 : kTurns - 1;
         turn_ = turn_ + 1 < kTurns ? turn_ + 1 : 0;
         ptx::Words4 counts = ptx::load_shared_words_x4(own);
-        if (C.ctas > 1 && !everywhere)
+        if (!everywhere)
 #pragma unroll 2  // all at once would spill
             for (uint32_t i = 1; i < C.ctas; ++i) {
                 const ptx::Words4 more = ptx::load_cluster_x4(ptx::map_to_rank(own, (rank + i) % C.ctas));
 #pragma unroll
                 for (uint32_t u = 0; u < kEach; ++u) counts.w[u] += more.w[u];
             }
-        // One CTA clears the counts that it has just read. A cluster clears those of the turn before, which nobody
-        // reads any more, and to which nobody adds before the next barrier.
+        // Counts of the turn before are read by nobody any more, and added to behind the next barrier.
         ptx::store_shared_words_x4(ptx::smem_address(&shared_.placing.counts[last][first]), {});
         uint32_t before = sum_before(counts.w[0] + counts.w[1] + counts.w[2] + counts.w[3]);
 #pragma unroll
@@ -128,7 +123,7 @@ __device__ TopkWord find_behind(TopkCounts<C>& counts, TopkFound found, uint32_t
 #pragma unroll 1
     for (uint32_t i = 1; i < kTopkDigits; ++i) {
         const uint32_t before = topk_digit_shift(i - 1), shift = topk_digit_shift(i);
-        const bool everywhere = C.ctas > 1 && i == kTopkDigits - 1;
+        const bool everywhere = i == kTopkDigits - 1;
         if (i > counted)
             words.for_each([&](uint32_t x) {
                 if (x >> before != word.word) return;

@@ -264,7 +264,7 @@ __device__ void select_few(const TopkParams& p, TopkFewShared<C>& shared, TopkFe
     });
     sync_ctas();  // all have been put there
     if (rank > 0) return;
-    sort_ranked(shared.ranked, size);
+    sort_ranked<kTopkMost / C.threads()>(shared.ranked, size);
     for (uint32_t i = threadIdx.x; i < p.k; i += C.threads()) result.store(i, topk_column(shared.ranked[i]));
     __syncthreads();  // all is stored
 }

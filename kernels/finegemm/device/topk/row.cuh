@@ -23,7 +23,7 @@ struct TopkBatch {
     bool inside;  // of all threads: each has its number
     uint32_t words[TopkConfig::batch()];
 
-    __device__ uint32_t column(uint32_t u) const { return first + u * TopkConfig::threads(); }
+    __device__ uint32_t column(uint32_t u) const { return first + u * kTopkThreads; }
 };
 
 template <TopkConfig C>
@@ -107,7 +107,7 @@ struct TopkLoaded {
 /// all of its lanes come.
 template <TopkConfig C, typename Visit>
 __device__ void for_keys(uint32_t begin, uint32_t end, const Visit& visit) {
-#pragma unroll C.ctas == 1 ? 4 : 2  // more would spill
+#pragma unroll 2  // more would spill
     for (uint32_t i = begin + threadIdx.x; i < end; i += C.threads()) visit(i);
 }
 

@@ -1,4 +1,4 @@
-// The kernel that selects the k largest numbers of a row: one cluster has it. Layer device.
+// The kernel that selects the k largest numbers of a row: a cluster of more than one CTA has it. Layer device.
 // A part of a row that fits is kept in shared memory. Of a longer one a sample is kept first, which says what is surely
 // too small; one way through the part then lists the others. The least key that is selected is found by its digits, and
 // what is selected gets its place in the order of columns: no result depends on the order in which threads count.
@@ -6,6 +6,7 @@
 
 #include <finegemm/device/ptx/dynamic_shared.cuh>
 #include <finegemm/device/topk/digits.cuh>
+#include <finegemm/device/topk/result.cuh>
 #include <finegemm/device/topk/sort.cuh>
 
 namespace finegemm::device {
@@ -88,7 +89,6 @@ struct TopkListing {
 /// All threads of the cluster have the same answer.
 template <TopkConfig C>
 __device__ TopkListing listing_of(const TopkShared<C>& shared) {
-    if (C.ctas == 1) return {shared.listed, shared.listed <= C.listed()};
     TopkListing of{0, true};
 #pragma unroll 1
     for (uint32_t r = 0; r < C.ctas; ++r) {
@@ -126,7 +126,7 @@ __device__ bool list_part(TopkShared<C>& shared, TopkCounts<C>& counts, const To
 template <TopkConfig C>
 __device__ TopkFound find_first(const TopkParams& p, TopkShared<C>& shared, TopkCounts<C>& counts, uint32_t row) {
     if (!p.histogram) return counts.find(p.k);
-    const bool first_cta = C.ctas == 1 || ptx::cluster_rank() == 0;
+    const bool first_cta = ptx::cluster_rank() == 0;
     const TopkFound found = counts.find(p.k, [&](uint32_t digit, uint32_t of_digit) {
         if (of_digit > 0) atomicAdd(&shared.placing.histogram[topk_histogram_bin(digit)], of_digit);
     });
@@ -152,7 +152,6 @@ __device__ uint32_t sum_of_lower_ranks(TopkShared<C>& shared, uint32_t own) {
 /// How many numbers CTAs of lower ranks select.
 template <TopkConfig C, typename Source>
 __device__ uint32_t selected_before(TopkShared<C>& shared, const Source& source, const TopkLeast& least) {
-    if (C.ctas == 1) return 0;
     uint32_t own = 0;
     for_keys<C>(0, source.count, [&](uint32_t i) { own += least.selects(source.key(i), source.column(i)) ? 1 : 0; });
     return sum_of_lower_ranks(shared, own);
@@ -206,34 +205,6 @@ __device__ uint32_t list_marked(TopkShared<C>& shared, uint32_t words, uint32_t 
     return ptx::sum_of_lanes(of_warp);
 }
 
-/// A row of the result, and the numbers that it is of.
-struct TopkRowResult {
-    const float* logits;
-    int32_t* indices;
-    uint32_t* values;  // null: not wanted
-
-    __device__ TopkRowResult(const TopkParams& p, uint32_t row)
-        : logits(p.logits + row * p.logits_stride),
-          indices(p.indices + row * p.indices_stride),
-          values(p.values ? reinterpret_cast<uint32_t*>(p.values) + row * p.values_stride : nullptr) {}
-
-    /// kTopkNone: nothing was selected for that place.
-    __device__ void store(uint32_t place, uint32_t column) const {
-        constexpr uint32_t kMinusInfinity = 0xff800000;
-        const bool none = column == static_cast<uint32_t>(kTopkNone);
-        ptx::store_global(indices + place, column);
-        if (!values) return;
-        const uint32_t value = ptx::load_global_l2_if(!none, logits + (none ? 0 : column));
-        ptx::store_global(values + place, none ? kMinusInfinity : value);
-    }
-    /// `key`: of the number, so that only zeros and NaN are looked up.
-    __device__ void store(uint32_t place, uint32_t column, uint32_t key) const {
-        if (key == topk_key(0u) || key == ~0u) return store(place, column);
-        ptx::store_global(indices + place, column);
-        if (values) ptx::store_global(values + place, float_bits(number_of_key(key)));
-    }
-};
-
 /// Stores what is selected in the order of columns.
 template <TopkConfig C, typename Source>
 __device__ void store_in_order(const TopkRowResult& result, TopkShared<C>& shared, const TopkPart& part,
@@ -253,7 +224,7 @@ __device__ void store_in_order(const TopkRowResult& result, TopkShared<C>& share
 template <TopkConfig C, typename Source>
 __device__ void store_sorted(const TopkParams& p, const TopkRowResult& result, TopkShared<C>& shared,
                              TopkCounts<C>& counts, const Source& source, const TopkLeast& least) {
-    const uint32_t rank = C.ctas > 1 ? ptx::cluster_rank() : 0;
+    const uint32_t rank = ptx::cluster_rank();
     uint32_t size = 4 * kWarpSize;  // whole warps
     while (size < p.k) size *= 2;
     const ptx::SmemAddr ranked = ptx::smem_address(shared.ranked);
@@ -262,20 +233,18 @@ __device__ void store_sorted(const TopkParams& p, const TopkRowResult& result, T
         for (uint32_t i = threadIdx.x; i < size; i += C.threads()) shared.ranked[i] = 0;
     if (threadIdx.x == 0) shared.listed = 0;  // from here on, what has been put
     const uint32_t before = selected_before<C>(shared, source, least);
-    if (C.ctas == 1) __syncthreads();  // they are zero, as others know by the barrier of a cluster
-    const ptx::SmemAddr to = C.ctas > 1 ? ptx::map_to_rank(ranked, 0) : ranked;
+    const ptx::SmemAddr to = ptx::map_to_rank(ranked, 0);
     for_keys<C>(0, source.count, [&](uint32_t i) {
         const uint32_t key = source.key(i), column = source.column(i);
         if (!least.selects(key, column)) return;
         const uint32_t place = before + atomicAdd(&shared.listed, 1u);
         const uint64_t x = topk_ranked(key, column);
         const auto low = static_cast<uint32_t>(x), high = static_cast<uint32_t>(x >> 32);
-        if (C.ctas > 1) ptx::store_cluster_x2(to + place * 8, low, high);
-        else ptx::store_shared_words_x2(to + place * 8, low, high);
+        ptx::store_cluster_x2(to + place * 8, low, high);
     });
     sync_cluster<C>();  // all have been put there
     if (rank > 0) return;
-    sort_ranked(shared.ranked, size);
+    sort_ranked<kTopkMost / C.threads()>(shared.ranked, size);
     for (uint32_t i = threadIdx.x; i < p.k; i += C.threads()) result.store(i, topk_column(shared.ranked[i]));
     __syncthreads();  // all is stored
     counts.clear();   // which lie there
@@ -306,12 +275,9 @@ __device__ void store_sifted(const TopkRowResult& result, TopkShared<C>& shared,
         if (least.selects(sifted.key(i), column)) atomicOr(&shared.placing.marks[at / kWarpSize], 1u << at % kWarpSize);
     });
     __syncthreads();  // all are marked
-    uint32_t place = 0;
-    if (C.ctas > 1) {
-        uint32_t own = 0;
-        for_keys<C>(0, words, [&](uint32_t i) { own += ptx::count_bits(shared.placing.marks[i]); });
-        place = sum_of_lower_ranks(shared, own);
-    }
+    uint32_t own = 0;
+    for_keys<C>(0, words, [&](uint32_t i) { own += ptx::count_bits(shared.placing.marks[i]); });
+    const uint32_t place = sum_of_lower_ranks(shared, own);
     const uint32_t count = list_marked<C>(shared, words, keys.first);
     for (uint32_t i = threadIdx.x; i < count; i += C.threads()) result.store(place + i, shared.placing.selected[i]);
 }
@@ -322,7 +288,7 @@ __device__ void store_selected(const TopkParams& p, TopkShared<C>& shared, TopkC
     const TopkRowResult result(p, row);
     if (p.sorted) return store_sorted<C>(p, result, shared, counts, source, least);
     store_in_order<C>(result, shared, of.part(), source, least);
-    if (C.ctas > 1 && ptx::cluster_rank() > 0) return;
+    if (ptx::cluster_rank() > 0) return;
     for (uint32_t i = of.numbers() + threadIdx.x; i < p.k; i += C.threads())
         result.store(i, static_cast<uint32_t>(kTopkNone));
 }
@@ -381,7 +347,7 @@ __device__ void topk_select(const TopkParams& p) {
     TopkCounts<C> counts(shared);
     ptx::grid_launch_dependents();
     ptx::grid_dependency_wait();
-    const uint32_t rank = C.ctas > 1 ? ptx::cluster_rank() : 0, clusters = gridDim.x / C.ctas;
+    const uint32_t rank = ptx::cluster_rank(), clusters = gridDim.x / C.ctas;
     for (uint32_t row = blockIdx.x / C.ctas; row < p.rows; row += clusters) {
         select_from_row<C>(p, shared, counts, row, rank);
         sync_cluster<C>();  // what it left in shared memory has been read

@@ -13,11 +13,10 @@ __device__ inline void put_in_order(uint64_t& a, uint64_t& b, bool falls) {
     a = (x > y) == falls ? x : y, b = (x > y) == falls ? y : x;
 }
 
-/// Sorts so many, a power of two, the largest first, by a bitonic network. All threads of a CTA call it: each has four
+/// Sorts so many, a power of two, the largest first, by a bitonic network. All threads of a CTA call it: each has kEach
 /// that are neighbours, so that most steps are within a warp.
-__device__ inline void sort_ranked(uint64_t* ranked, uint32_t count) {
-    constexpr uint32_t kEach = 4;
-    static_assert(kEach * TopkConfig::threads() == kTopkMost);
+template <uint32_t kEach>
+__device__ void sort_ranked(uint64_t* ranked, uint32_t count) {
     const uint32_t begin = threadIdx.x * kEach;
     uint64_t x[kEach], y[kEach];
 #pragma unroll
@@ -25,12 +24,13 @@ __device__ inline void sort_ranked(uint64_t* ranked, uint32_t count) {
     for (uint32_t size = 2; size <= count; size *= 2)
         for (uint32_t distance = size / 2; distance > 0; distance /= 2) {
             const bool falls = (begin & size) == 0;
-            if (distance == 1) {
-                put_in_order(x[0], x[1], falls), put_in_order(x[2], x[3], size == 2 ? false : falls);
-                continue;
-            }
-            if (distance == 2) {
-                put_in_order(x[0], x[2], falls), put_in_order(x[1], x[3], falls);
+            if (distance < kEach) {
+#pragma unroll
+                for (uint32_t d = 1; d < kEach; d *= 2)
+                    if (distance == d)
+#pragma unroll
+                        for (uint32_t i = 0; i < kEach; ++i)
+                            if ((i & d) == 0) put_in_order(x[i], x[i | d], (i & size) == 0 && falls);
                 continue;
             }
             if (distance < kEach * kWarpSize) {
