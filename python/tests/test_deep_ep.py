@@ -17,16 +17,20 @@ from finegemm import deep_ep  # noqa: E402
 HIDDEN, CHOICES = 256, 3
 
 
+def groups_of(ranks, threads):
+    """A process group for each rank. Now and then Gloo finds a connection closed while all connect: they begin anew."""
+    timeout = datetime.timedelta(seconds=5)
+    for last in (False, False, True):
+        store = distributed.HashStore()
+        made = [threads.submit(distributed.ProcessGroupGloo, store, rank, ranks, timeout) for rank in range(ranks)]
+        if last or not any(future.exception() for future in made):
+            return [future.result() for future in made]
+
+
 def on_ranks(ranks, call):
     """call(group) on a thread for each rank; the results."""
-    store = distributed.HashStore()
-
-    def one(rank):
-        group = distributed.ProcessGroupGloo(store, rank, ranks, datetime.timedelta(seconds=5))
-        return call(group)
-
     with concurrent.futures.ThreadPoolExecutor(ranks) as threads:
-        futures = [threads.submit(one, rank) for rank in range(ranks)]
+        futures = [threads.submit(call, group) for group in groups_of(ranks, threads)]
     errors = [future.exception() for future in futures]
     for error in sorted(filter(None, errors), key=lambda e: "Timed out" in str(e)):
         raise error  # of the rank that others have waited for
