@@ -15,23 +15,28 @@ namespace {
 
 using test::TopkProblem;
 
-template <uint32_t Ctas>
+template <TopkConfig C>
 void run_topk(const TopkParams& params, uint32_t clusters, uint32_t seed) {
-    host_kernel::launch(
-        clusters * Ctas, TopkConfig::threads(), [&] { device::topk_select<TopkConfig{Ctas}>(params); }, seed, Ctas);
+    const auto cta = [&] {
+        if constexpr (C.few) device::topk_select_few<C>(params);
+        else device::topk_select<C>(params);
+    };
+    host_kernel::launch(clusters * C.ctas, TopkConfig::threads(), cta, seed, C.ctas);
 }
 
-void expect_bits_of_cpu(TopkProblem& p, uint32_t ctas, uint32_t seed, ThreadPool& pool) {
+/// All kernels, by the index of their configuration.
+constexpr void (*kKernels[TopkConfig::kCount])(const TopkParams&, uint32_t clusters, uint32_t seed) = {
+    run_topk<TopkConfig{1}>,       run_topk<TopkConfig{2}>,       run_topk<TopkConfig{4}>,      run_topk<TopkConfig{8}>,
+    run_topk<TopkConfig{2, true}>, run_topk<TopkConfig{4, true}>, run_topk<TopkConfig{8, true}>};
+
+void expect_bits_of_cpu(TopkProblem& p, TopkConfig c, uint32_t seed, ThreadPool& pool) {
     const auto wanted = p.run([&](const TopkCall& call) { run_on_cpu(call, pool); });
     const auto found = p.run([&](const TopkCall& call) {
         const TopkParams params = topk_params(call);
-        const uint32_t clusters = seed % 2 == 0 ? params.rows : ceil_div(params.rows, 2);
-        if (ctas == 1) run_topk<1>(params, clusters, seed);
-        else if (ctas == 2) run_topk<2>(params, clusters, seed);
-        else run_topk<4>(params, clusters, seed);
+        kKernels[c.index()](params, seed % 2 == 0 ? params.rows : ceil_div(params.rows, 2), seed);
     });
     ASSERT_TRUE(found.intact) << p.name();
-    ASSERT_TRUE(found == wanted) << p.name() << " of " << ctas << " CTAs";
+    ASSERT_TRUE(found == wanted) << p.name() << " of " << c.ctas << " CTAs";
 }
 
 TEST(TopkKernel, GivesTheBitsOfTheCpuAndWritesNothingElse) {
@@ -39,29 +44,8 @@ TEST(TopkKernel, GivesTheBitsOfTheCpuAndWritesNothingElse) {
     ThreadPool pool(1);
     for (uint32_t i = 0; i < test::tried(12); ++i) {
         TopkProblem p(random, 2, 4000);
-        expect_bits_of_cpu(p, i % 4 == 3 ? 2 : 1, i, pool);
+        expect_bits_of_cpu(p, {i % 4 == 3 ? 2u : 1u}, i, pool);
     }
-}
-
-template <uint32_t Ctas>
-void run_few(const TopkParams& params, uint32_t clusters, uint32_t seed) {
-    host_kernel::launch(
-        clusters * Ctas, TopkConfig::threads(), [&] { device::topk_select_few<TopkConfig{Ctas, true}>(params); }, seed,
-        Ctas);
-}
-
-/// A cluster keeps each row.
-void expect_bits_of_few(TopkProblem& p, uint32_t ctas, uint32_t seed, ThreadPool& pool) {
-    const auto wanted = p.run([&](const TopkCall& call) { run_on_cpu(call, pool); });
-    const auto found = p.run([&](const TopkCall& call) {
-        const TopkParams params = topk_params(call);
-        const uint32_t clusters = seed % 2 == 0 ? params.rows : ceil_div(params.rows, 2);
-        if (ctas == 2) run_few<2>(params, clusters, seed);
-        else if (ctas == 4) run_few<4>(params, clusters, seed);
-        else run_few<8>(params, clusters, seed);
-    });
-    ASSERT_TRUE(found.intact) << p.name();
-    ASSERT_TRUE(found == wanted) << p.name() << " of " << ctas << " CTAs";
 }
 
 TEST(TopkKernel, AClusterThatKeepsARowGivesTheBitsOfTheCpu) {
@@ -69,7 +53,7 @@ TEST(TopkKernel, AClusterThatKeepsARowGivesTheBitsOfTheCpu) {
     ThreadPool pool(1);
     for (uint32_t i = 0; i < test::tried(12); ++i) {
         TopkProblem p(random, 2, 6000);
-        expect_bits_of_few(p, 2u << i % 3, i, pool);
+        expect_bits_of_cpu(p, {2u << i % 3, true}, i, pool);
     }
 }
 
@@ -92,7 +76,7 @@ TEST(TopkKernel, ListsWhatASampleLeavesOfARowThatItHasNoRoomFor) {
     for (const uint32_t ctas : {1, 2})
         for (const int64_t k : {1, 2048}) {
             TopkProblem p = long_row(random, ctas, k, [&](int64_t) { return random.normal(1); });
-            expect_bits_of_cpu(p, ctas, static_cast<uint32_t>(k), pool);
+            expect_bits_of_cpu(p, {ctas}, static_cast<uint32_t>(k), pool);
         }
 }
 
@@ -108,7 +92,7 @@ TEST(TopkKernel, TakesAnotherBoundWhereASampleHasMisled) {
     ThreadPool pool(1);
     for (const int64_t k : {40, 300}) {  // for 300 more than half of the sample would be wanted
         TopkProblem p = long_row(random, 1, k, [&](int64_t j) { return random.normal(1) + (is_looked_at(j) ? 9 : 0); });
-        expect_bits_of_cpu(p, 1, 0, pool);
+        expect_bits_of_cpu(p, {1}, 0, pool);
     }
 }
 
@@ -123,7 +107,7 @@ TEST(TopkKernel, ReadsARowAgainOfWhichNoSampleHelps) {
         [&](int64_t j) { return random.normal(1) - (is_looked_at(j) ? 99 : 0); }};  // as if all others were large
     for (uint32_t i = 0; i < rows.size(); ++i) {
         TopkProblem p = long_row(random, 1 + i % 2, 300, rows[i]);
-        expect_bits_of_cpu(p, 1 + i % 2, i, pool);
+        expect_bits_of_cpu(p, {1 + i % 2}, i, pool);
     }
 }
 
@@ -137,7 +121,7 @@ TEST(TopkKernel, MarksColumnsOfLongPartsInTurn) {
         for (int64_t i = 0; i < p.rows; ++i) p.logits.at(i, j) = random.normal(1);
     for (const bool sorted : {false, true}) {
         p.options.sorted = sorted;
-        expect_bits_of_cpu(p, 1, 0, pool);
+        expect_bits_of_cpu(p, {1}, 0, pool);
     }
 }
 
@@ -147,7 +131,7 @@ TEST(TopkKernel, AClusterGivesTheSame) {
     for (uint32_t i = 0; i < test::tried(3); ++i) {
         TopkProblem p(random, 2, 4000);
         p.options.sorted = i % 2 == 0;
-        expect_bits_of_cpu(p, 4, i, pool);
+        expect_bits_of_cpu(p, {4}, i, pool);
     }
 }
 
