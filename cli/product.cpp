@@ -46,7 +46,9 @@ void add(CLI::App& command, const plan::EpilogueArgument& x, ConstMatrix& to) {
 void add(CLI::App& command, const plan::EpilogueArgument& x, RowNumbers& to) {
     command.add_flag_function(option_of(x.name), [&to](int64_t count) { to.rows.matrix.rows = count > 0; }, x.meaning);
 }
-void add(CLI::App&, const plan::EpilogueArgument&, RowIndices&) {}  // of calls that are not made here
+void add(CLI::App& command, const plan::EpilogueArgument& x, RowIndices& to) {
+    command.add_flag_function(option_of(x.name), [&to](int64_t count) { to.rows.rows = count > 0; }, x.meaning);
+}
 void add(CLI::App&, const plan::EpilogueArgument&, ConstStack&) {}  // random where its factor is not 0
 void add(CLI::App&, const plan::EpilogueArgument&, Stack&) {}       // there where D has scales
 
@@ -88,10 +90,6 @@ GemmShape ProductOptions::with(int64_t m, int64_t n, int64_t k) const {
 Epilogue ProductOptions::epilogue_for(const GemmShape& shape) const {
     Epilogue all = epilogue;
     const plan::FinishField* finish = plan::find_finish(shape);
-    if (finish && (pairs_columns(finish->finish) || finds_rows(finish->finish)))
-        throw Error(Errc::InvalidArgument,
-                    fmt::format("{}: is explained, but not run here; call such a product from C++, C or Python",
-                                facts_of(finish->finish).name));
     if (finish && !plan::first_given(all)) finish->example(all, shape.n);
     return all;
 }
@@ -171,6 +169,21 @@ GemmShape parse_product(const std::vector<std::string>& words, const ProductOpti
     return shape;
 }
 
+/// Scales of the operand `name`: one for each row and 128 columns, or for each 128x128 block.
+void check_scales(const std::string& name, const HostMatrix& s, const HostMatrix& x, bool blocks) {
+    const auto reject = [&](const std::string& why) {
+        throw Error(Errc::InvalidArgument, fmt::format("--sf{}: {}", name.substr(2), why));
+    };
+    if (s.dtype != DType::F32) reject(fmt::format("has dtype {}, must be f32; convert it", name_of(s.dtype)));
+    const int64_t rows = blocks ? blocks_of(x.rows) : x.rows, cols = blocks_of(x.cols);
+    if (s.rows == rows && s.cols == cols) return;
+    const std::string by_rows =
+        blocks ? fmt::format("128x128 block of {}, or [{}, {}], one for each row and 128 columns", name, x.rows, cols)
+               : fmt::format("row and 128 columns of {}", name);
+    reject(fmt::format("has shape [{}, {}], must be [{}, {}], one for each {}; {}", s.rows, s.cols, rows, cols, by_rows,
+                       s.rows == cols && s.cols == rows ? "transpose it" : "check that it belongs there"));
+}
+
 double operations(int64_t m, int64_t n, int64_t k) {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
 }
@@ -179,9 +192,9 @@ double traffic_bytes(const GemmShape& s, int64_t busy) {
     const bool row_b_scales = s.row_b_scales || s.b_mx || s.k_groups;
     const int64_t b_count = s.groups ? busy : 1, d_count = s.k_groups.value_or(1);
     const ElementType& operands = plan::operand_type(s);
+    const int64_t d_row = pairs_columns(plan::finish_of(s)) ? s.n / 2 : s.n * size_of(plan::result_type(s));
     const int64_t scale_rows = operands.scaled ? s.m + b_count * (row_b_scales ? s.n : blocks_of(s.n)) : 0;
-    return static_cast<double>((s.m + b_count * s.n) * s.k * size_of(operands.dtype) +
-                               d_count * s.m * s.n * size_of(plan::result_type(s)) +
+    return static_cast<double>((s.m + b_count * s.n) * s.k * size_of(operands.dtype) + d_count * s.m * d_row +
                                scale_rows * blocks_of(s.k) * size_of(DType::F32));
 }
 

@@ -10,6 +10,7 @@
 
 #include <finegemm/gemm.h>
 
+#include "cli/files/files.h"
 #include "plan/elements.h"
 
 namespace finegemm::cli {
@@ -43,6 +44,9 @@ void add_epilogue_options(CLI::App& command, ProductOptions& o);
 
 /// M N K, or one line like "gemm 64x2112x7168 groups=4", which options then add to. Throws Error(InvalidArgument).
 GemmShape parse_product(const std::vector<std::string>& words, const ProductOptions& o);
+
+/// Throws for scales of the operand `name` that are not one for each row and 128 columns, or for each 128x128 block.
+void check_scales(const std::string& name, const HostMatrix& s, const HostMatrix& x, bool blocks);
 
 /// What records call a kind of product: "dense", "grouped", "k_grouped", "summed".
 const char* kind_of(const GemmShape& shape);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <numbers>
+#include <numeric>
 #include <random>
 
 #include <finegemm/error.h>
@@ -92,6 +93,25 @@ std::vector<int64_t> ragged_sizes(int64_t m, int64_t groups, uint64_t seed) {
         sizes[i] = 0;
     }
     return sizes;
+}
+
+std::vector<int32_t> any_numbers(int64_t count, int64_t all, uint64_t seed) {
+    std::mt19937_64 engine(seed);
+    constexpr uint64_t kOneInNone = 16;
+    std::vector<int32_t> numbers(static_cast<size_t>(count));
+    for (int32_t& x : numbers)
+        x = engine() % kOneInNone == 0 ? -1 : static_cast<int32_t>(engine() % static_cast<uint64_t>(all));
+    return numbers;
+}
+
+std::vector<int32_t> different_numbers(int64_t count, int64_t all, uint64_t seed) {
+    std::mt19937_64 engine(seed);
+    std::vector<int32_t> numbers(static_cast<size_t>(all));
+    std::iota(numbers.begin(), numbers.end(), 0);
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i)
+        std::swap(numbers[i], numbers[i + engine() % (numbers.size() - i)]);
+    numbers.resize(static_cast<size_t>(count));
+    return numbers;
 }
 
 int64_t busy_groups(const std::vector<int64_t>& sizes) {

@@ -35,6 +35,11 @@ std::vector<int64_t> ragged_sizes(int64_t m, int64_t groups, uint64_t seed);
 /// K divided among groups at random, in whole blocks.
 std::vector<int64_t> ragged_k(int64_t k, int64_t groups, uint64_t seed);
 
+/// `count` of `all` numbers from 0 on, in any order; some twice, some -1.
+std::vector<int32_t> any_numbers(int64_t count, int64_t all, uint64_t seed);
+/// None twice, none -1.
+std::vector<int32_t> different_numbers(int64_t count, int64_t all, uint64_t seed);
+
 /// Number of groups that are not empty.
 int64_t busy_groups(const std::vector<int64_t>& sizes);
 

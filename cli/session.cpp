@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include <finegemm/error.h>
@@ -15,54 +14,13 @@
 
 namespace finegemm::cli {
 
-namespace {
-
-/// One matrix of several that lie one below the other.
-Matrix part_of(Matrix all, int64_t count, int64_t i) {
-    all.rows /= count;
-    all.data = static_cast<uint8_t*>(all.data) + i * all.rows * all.row_stride * size_of(all.dtype);
-    return all;
-}
-
-Stack stack_of(const Matrix& all, int64_t count) {
-    const Matrix first = part_of(all, count, 0);
-    return {first, count, first.rows * first.row_stride};
-}
-
-Matrix columns_of(Matrix x, int64_t first, int64_t count) {
-    x.data = static_cast<uint8_t*>(x.data) + first * size_of(x.dtype);
-    x.cols = count;
-    return x;
-}
-
-/// The part of A or B of a group of K: `count` from `first` on.
-Matrix k_part_of(Matrix x, KLayout layout, int64_t first, int64_t count) {
-    if (layout == KLayout::Columns) return columns_of(x, first, count);
-    x.data = static_cast<uint8_t*>(x.data) + x.rows * first * size_of(x.dtype);
-    x.cols = x.row_stride = count;
-    return x;
-}
-
-/// Scales of the operand `name`: one for each row and 128 columns, or for each 128x128 block.
-void check_scales(const std::string& name, const HostMatrix& s, const HostMatrix& x, bool blocks) {
-    const auto reject = [&](const std::string& why) {
-        throw Error(Errc::InvalidArgument, fmt::format("--sf{}: {}", name.substr(2), why));
-    };
-    if (s.dtype != DType::F32) reject(fmt::format("has dtype {}, must be f32; convert it", name_of(s.dtype)));
-    const int64_t rows = blocks ? blocks_of(x.rows) : x.rows, cols = blocks_of(x.cols);
-    if (s.rows == rows && s.cols == cols) return;
-    const std::string by_rows =
-        blocks ? fmt::format("128x128 block of {}, or [{}, {}], one for each row and 128 columns", name, x.rows, cols)
-               : fmt::format("row and 128 columns of {}", name);
-    reject(fmt::format("has shape [{}, {}], must be [{}, {}], one for each {}; {}", s.rows, s.cols, rows, cols, by_rows,
-                       s.rows == cols && s.cols == rows ? "transpose it" : "check that it belongs there"));
-}
-
-}  // namespace
-
 Session::Session(Context& context, const Target& target, const GemmShape& shape, const ProductOptions& product,
                  uint64_t seed)
-    : context_(context), target_(target), shape_(shape), epilogue_(product.epilogue_for(shape)) {
+    : context_(context),
+      target_(target),
+      shape_(shape),
+      epilogue_(product.epilogue_for(shape)),
+      host_epilogue_(epilogue_) {
     plan::check_shape(shape);
     whole_rows_ = product.has_whole_rows(shape);
     if (shape.groups) {
@@ -82,7 +40,11 @@ Session::Session(Context& context, const Target& target, const GemmShape& shape,
 
 Session::Session(Context& context, const Target& target, Operand a, Operand b, const GemmShape& fields,
                  const ProductOptions& product, uint64_t seed)
-    : context_(context), target_(target), shape_(fields), epilogue_(product.epilogue_for(fields)) {
+    : context_(context),
+      target_(target),
+      shape_(fields),
+      epilogue_(product.epilogue_for(fields)),
+      host_epilogue_(epilogue_) {
     plan::check_fields(fields);
     whole_rows_ = product.has_whole_rows(fields);
     make_dense(a, b);
@@ -106,9 +68,30 @@ void Session::make_dense(Operand& a, Operand& b) {
                                 m, k, n, b.values.cols));
     shape_.m = m, shape_.n = n, shape_.k = k;
     if (b.scales && !shape_.b_mx) shape_.row_b_scales |= b.scales->rows == n;
-    d_ = make(plan::result_type(shape_), 1, m, plan::width_of_d(epilogue_, n));
+    d_ = make(type_of_d(), 1, m, plan::width_of_d(epilogue_, n));
     load(a, "--a", type(), false, a_, sfa_);
     load(b, "--b", type_of_b(), !scales_rows_of_b(), b_, sfb_);
+}
+
+/// A SwiGLU is quantised.
+DType Session::type_of_d() const {
+    return pairs_columns(plan::finish_of(shape_)) ? DType::E4M3 : plan::result_type(shape_);
+}
+
+/// Numbers of rows, where the epilogue has any.
+void Session::make_indices(uint64_t seed) {
+    const auto column = [](const Matrix& row) {
+        return RowIndices{{row.data, DType::I32, row.cols, 1, 1, 1, row.device}};
+    };
+    plan::numbers_of_rows(
+        [&](bool may_be_the_same, RowIndices& there, RowIndices& here) {
+            if (!plan::is_given(there, {})) return;
+            const auto numbers = may_be_the_same ? any_numbers(shape_.m, a_.host.rows, seed)
+                                                 : different_numbers(shape_.m, d_.host.rows, seed);
+            Mirrored& made = indices_.emplace_back(mirrored(target_, numbers));
+            there = column(made.there), here = column(made.host.view());
+        },
+        epilogue_, host_epilogue_);
 }
 
 /// C has values as D has.
@@ -131,9 +114,21 @@ void Session::make_epilogue(uint64_t seed) {
         Part& part = add(make(DType::F32, 1, 1, d.cols), 1);
         there = part.there, here = part.host.view();
     };
-    host_epilogue_ = epilogue_;
+    const auto column = [&](const char*, RowNumbers& there, RowNumbers& here) {
+        if (there.rows.matrix.rows == 0) return;
+        Part& part = add(make(DType::F32, d_.count, shape_.m / d_.count, 1), 2);
+        there = {stack_of(part.there, part.count)}, here = {stack_of(part.host.view(), part.count)};
+    };
     plan::arguments_of<ConstStack>(like_d, epilogue_, host_epilogue_);
     plan::arguments_of<ConstMatrix>(row, epilogue_, host_epilogue_);
+    plan::arguments_of<RowNumbers>(column, epilogue_, host_epilogue_);
+    if (!pairs_columns(plan::finish_of(shape_))) return;
+    plan::arguments_of<Stack>(
+        [&](const char*, Stack& there, Stack& here) {
+            Part& scales = scales_of_d_.emplace_back(make(DType::F32, d_.count, d.rows / d_.count, blocks_of(d.cols)));
+            there = stack_of(scales.there, scales.count), here = stack_of(scales.host.view(), scales.count);
+        },
+        epilogue_, host_epilogue_);
 }
 
 void Session::load(Operand& x, const char* name, const ElementType& type, bool blocks, Part& q, Part& scales) {
@@ -195,15 +190,19 @@ void Session::make_row_groups(const std::string& form, uint64_t seed) {
     if (shape_.alignment > 0) alignment_ = shape_.alignment;
     const RaggedRows rows = rows_in_form(form, sizes_, alignment_);
     form_ = rows.form;
-    a_ = make(type().dtype, rows.stacks, rows.rows, k);
-    sfa_ = make_scales(rows.stacks, rows.rows, columns_of_row_scales());
+    // Where numbers take rows, A has half as many; where they place rows, D has some more.
+    const int64_t of_a = plan::takes_rows(epilogue_) ? (rows.rows + 1) / 2 : rows.rows,
+                  of_d = plan::places_rows(epilogue_) ? rows.rows + 8 : rows.rows;
+    a_ = make(type().dtype, rows.stacks, of_a, k);
+    sfa_ = make_scales(rows.stacks, of_a, columns_of_row_scales());
     b_ = make(type_of_b().dtype, groups, n, k);
     sfb_ = scales_rows_of_b() ? make_scales(groups, n, columns_of_row_scales())
                               : make_scales(groups, blocks_of(n), blocks_of(k));
-    d_ = make(plan::result_type(shape_), rows.stacks, rows.rows, n);
+    d_ = make(type_of_d(), rows.stacks, of_d, plan::width_of_d(epilogue_, n));
     numbers_ = mirrored(target_, rows.numbers);
     if (shape_.expected_m == 0) shape_.expected_m = std::max<int64_t>(1, shape_.m / groups);
-    shape_.m = a_.host.rows;
+    shape_.m = rows.stacks * rows.rows;
+    make_indices(seed);
     const bool aligned = form_ == GroupForm::Indices || form_ == GroupForm::PrefixSums;
     shape_.alignment = aligned ? alignment_ : 0;
 
@@ -375,6 +374,7 @@ Call Session::fetch(const GemmOptions& options) {
         call(options)();
     }
     download(target_, d_.host, d_.there);
+    for (Part& scales : scales_of_d_) download(target_, scales.host, scales.there);
     wrong_operands_ = 0;
     for (const Part* operand : {&a_, &sfa_, &b_, &sfb_}) {
         if (!target_.gpu || operand->host.bytes.empty()) continue;
@@ -388,7 +388,7 @@ Call Session::fetch(const GemmOptions& options) {
 }
 
 std::optional<double> Session::error_of_quantization(int64_t max_rows) const {
-    if (!given_a_ && !given_b_) return {};
+    if ((!given_a_ && !given_b_) || !scales_of_d_.empty()) return {};
     const auto values = [](const std::optional<HostMatrix>& given, const Part& codes, const Part& scales) {
         return given ? Values{given->view(), {}} : Values{codes.host.view(), scales.host.view()};
     };

@@ -88,6 +88,8 @@ private:
     void transpose(Part& x);
     void quantize_k(const HostMatrix& random, int64_t first, Part& q, Part& scales);
     void make_epilogue(uint64_t seed);
+    void make_indices(uint64_t seed);
+    DType type_of_d() const;
     Call args(const GemmOptions& options, bool on_host);
     GemmOptions completed(GemmOptions options, bool on_host);
 
@@ -98,6 +100,8 @@ private:
     Part a_, sfa_, b_, sfb_, d_;
     Epilogue epilogue_{}, host_epilogue_{};        // as the target and as the host is told it
     std::vector<Part> added_;                      // the epilogue's matrices
+    std::vector<Mirrored> indices_;                // rows of A and of D
+    std::vector<Part> scales_of_d_;                // results, too
     GemmOptions host_options_;                     // of fetch()
     std::optional<HostMatrix> given_a_, given_b_;  // values that were quantised here
     int64_t wrong_operands_ = 0;

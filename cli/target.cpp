@@ -103,4 +103,30 @@ double median_time(const Target& target, int repeats, const std::function<void()
     return median_of(std::move(times));
 }
 
+/// One matrix of several that lie one below the other.
+Matrix part_of(Matrix all, int64_t count, int64_t i) {
+    all.rows /= count;
+    all.data = static_cast<uint8_t*>(all.data) + i * all.rows * all.row_stride * size_of(all.dtype);
+    return all;
+}
+
+Stack stack_of(const Matrix& all, int64_t count) {
+    const Matrix first = part_of(all, count, 0);
+    return {first, count, first.rows * first.row_stride};
+}
+
+Matrix columns_of(Matrix x, int64_t first, int64_t count) {
+    x.data = static_cast<uint8_t*>(x.data) + first * size_of(x.dtype);
+    x.cols = count;
+    return x;
+}
+
+/// The part of A or B of a group of K: `count` from `first` on.
+Matrix k_part_of(Matrix x, KLayout layout, int64_t first, int64_t count) {
+    if (layout == KLayout::Columns) return columns_of(x, first, count);
+    x.data = static_cast<uint8_t*>(x.data) + x.rows * first * size_of(x.dtype);
+    x.cols = x.row_stride = count;
+    return x;
+}
+
 }  // namespace finegemm::cli

@@ -48,4 +48,11 @@ void download(const Target& target, HostMatrix& to, const Matrix& from);
 /// Median microseconds of `repeats` calls; one more goes before them.
 double median_time(const Target& target, int repeats, const std::function<void()>& call);
 
+// Parts of a matrix: one of several that lie one below the other, all of these, some columns, and the part of A or B of
+// a group of K, `count` from `first` on.
+Matrix part_of(Matrix all, int64_t count, int64_t i);
+Stack stack_of(const Matrix& all, int64_t count);
+Matrix columns_of(Matrix x, int64_t first, int64_t count);
+Matrix k_part_of(Matrix x, KLayout layout, int64_t first, int64_t count);
+
 }  // namespace finegemm::cli

@@ -130,26 +130,24 @@ void visit_arguments(const Report& r, Finish finish, const Visit& visit) {
         epilogue);
 }
 
-std::string arguments_text(const Report& r, Finish finish) {
-    std::vector<std::string> words;
-    visit_arguments(r, finish, [&]<typename T>(const char* name, const T& value) {
-        if constexpr (std::is_same_v<T, std::optional<float>>)
-            words.push_back(fmt::format("{} {}", name, value.value_or(0)));
-        else if constexpr (std::is_arithmetic_v<T>) words.push_back(fmt::format("{} {}", name, value));
-        else if constexpr (std::is_same_v<T, ConstMatrix>)
-            if (value.rows > 0) words.push_back(fmt::format("a {}", name));
-    });
-    return fmt::format("{}", fmt::join(words, ", "));
-}
-
 nlohmann::ordered_json arguments_json(const Report& r, Finish finish) {
     nlohmann::ordered_json out;
     visit_arguments(r, finish, [&]<typename T>(const char* name, const T& value) {
         if constexpr (std::is_same_v<T, std::optional<float>>) out[name] = value.value_or(0);
         else if constexpr (std::is_arithmetic_v<T>) out[name] = value;
-        else if constexpr (std::is_same_v<T, ConstMatrix>) out[name] = value.rows > 0;
+        else if constexpr (!std::is_same_v<T, ConstStack> && !std::is_same_v<T, Stack>)
+            out[name] = plan::is_given(value, {});
     });
     return out;
+}
+
+std::string arguments_text(const Report& r, Finish finish) {
+    std::vector<std::string> words;
+    const nlohmann::ordered_json arguments = arguments_json(r, finish);
+    for (const auto& [name, value] : arguments.items())
+        if (value.is_number()) words.push_back(fmt::format("{} {}", name, value.get<float>()));
+        else if (value.get<bool>()) words.push_back(name);
+    return fmt::format("{}", fmt::join(words, ", "));
 }
 
 /// The line of a report that describes the product.
@@ -288,6 +286,8 @@ Report run_session(const RunOptions& o, Context& context, const Target& target, 
     auto [b, b_found] = read_side("b", o.b, o.b_dtype, o.sfb, o.product.fields.row_b_scales);
     GemmShape shape = shape_of(o, a, b, target.gpu != nullptr);
     const std::vector<Guess> guesses = guesses_of(a, b);
+    if (out && pairs_columns(plan::finish_of(shape)))
+        throw Error(Errc::InvalidArgument, "--out: is given, but D is codes with scales; leave it out");
     progress.at(1, kSteps, "quantising");
     Session session = make_session(o, context, target, std::move(a), std::move(b), shape);
     shape.row_b_scales = session.shape().row_b_scales;  // scales from a file say it by their shape

@@ -103,7 +103,9 @@ inline constexpr FinishField kFinishFields[] = {
     {Finish::Gated, &GemmShape::gated, ", whose SwiGLU D is, quantised",
      [](Epilogue& e, int64_t) { e.gate_alpha = 1; }},
     {Finish::Indexed, &GemmShape::indexed, ", with rows by their numbers",
-     [](Epilogue& e, int64_t) { e.factors_of_rows.rows.matrix.rows = 1; }},
+     [](Epilogue& e, int64_t) {
+         e.rows_of_a.rows.rows = e.rows_of_d.rows.rows = e.factors_of_rows.rows.matrix.rows = 1;
+     }},
 };
 /// The row of the finish that a shape asks for; null where D is the product.
 constexpr const FinishField* find_finish(const GemmShape& s) {
@@ -202,6 +204,14 @@ inline bool adds_c(const Epilogue& x) { return x.c.matrix.data && x.beta.value_o
 inline bool takes_rows(const Epilogue& x) { return is_given(x.rows_of_a, {}); }
 inline bool places_rows(const Epilogue& x) { return is_given(x.rows_of_d, {}); }
 inline int64_t rows_of_product(const Epilogue& x, int64_t rows) { return takes_rows(x) ? x.rows_of_a.rows.rows : rows; }
+
+/// Calls visit(may they be the same, its member of each of `epilogues`) for numbers of rows: of A, of which several
+/// rows of the product may be, and of D.
+template <typename Visit, typename... Epilogues>
+constexpr void numbers_of_rows(const Visit& visit, Epilogues&... epilogues) {
+    visit(true, epilogues.rows_of_a...);
+    visit(false, epilogues.rows_of_d...);
+}
 
 /// What an epilogue makes of the product. C that is not read makes nothing of it.
 inline Finish finish_of(const Epilogue& epilogue) {

@@ -13,6 +13,7 @@
 #include "engine/any_address.h"
 #include "ops/gemm/cpu.h"
 #include "ops/gemm/finish/finishes.h"
+#include "ops/gemm/finish/found_rows.h"
 #include "ops/gemm/groups.h"
 #include "plan/elements.h"
 
@@ -68,6 +69,8 @@ Product some_rows(const Product& all, int64_t max_rows) {
     const auto cut = [&](auto& x) { x.rows = rows, x.row_stride *= step; };
     cut(args.a), cut(args.sfa);
     plan::arguments_of<ConstStack>([&](const char*, ConstStack& x) { cut(x.matrix); }, epilogue.arguments);
+    plan::arguments_of<Stack>([&](const char*, Stack& x) { cut(x.matrix); }, epilogue.arguments);
+    plan::arguments_of<RowNumbers>([&](const char*, RowNumbers& x) { cut(x.rows.matrix); }, epilogue.arguments);
     cut(args.d);
     return {args, epilogue};
 }
@@ -178,13 +181,19 @@ void add(Tally& tally, const Product& product, ThreadPool& pool) {
     std::vector<double> bounds(count);
     for (size_t i = 0; i < count; ++i) bounds[i] = sum_bound_of(args, absolute[i]);
     finish(product.epilogue, args.d.cols, exact, bounds);
+    const bool pairs = pairs_columns(product.epilogue.finish);
+    if (pairs) activate(product.epilogue.arguments, args.d.cols, exact, bounds);
     const DColumns columns = plan::columns_of(product.epilogue.arguments);
-    for (size_t i = 0; i < count; ++i) {
-        const auto n = static_cast<size_t>(args.d.cols);
+    const auto n = static_cast<size_t>(pairs ? args.d.cols / 2 : args.d.cols);
+    for (size_t i = 0; i < exact.size(); ++i) {
         const double bound = bounds[i];
-        const double d = element_of(args.d, static_cast<int64_t>(i / n), columns.of(static_cast<uint32_t>(i % n)));
+        const auto row = static_cast<int64_t>(i / n), col = static_cast<int64_t>(i % n);
+        double d = element_of(args.d, row, columns.of(static_cast<uint32_t>(col)));
+        if (pairs) d *= scale_of_pair(product.epilogue.arguments, row, col);
         if (!std::isfinite(d) || !std::isfinite(exact[i])) {
-            tally.add_special(d, exact[i], is_right(args, i, d, exact[i], absolute[i], bound));
+            tally.add_special(
+                d, exact[i],
+                pairs ? std::isnan(d) && std::isnan(exact[i]) : is_right(args, i, d, exact[i], absolute[i], bound));
             continue;
         }
         const double error = std::abs(d - exact[i]);
@@ -192,7 +201,8 @@ void add(Tally& tally, const Product& product, ThreadPool& pool) {
         tally.values += exact[i] * exact[i];
         tally.largest = std::max(tally.largest, std::abs(exact[i]));
         tally.worst = std::max(tally.worst, error);
-        if (error > 0) tally.of_bound = std::max(tally.of_bound, error / bound_of(args, bound, exact[i]));
+        const double most = pairs ? bound : bound_of(args, bound, exact[i]);
+        if (error > 0) tally.of_bound = std::max(tally.of_bound, error / most);
     }
     tally.rows += args.d.rows;
 }
@@ -258,6 +268,11 @@ Accuracy accuracy_of_sum(const Call& call, int64_t max_rows) {
 
 Accuracy accuracy_of(const Call& call, int64_t max_rows) {
     if (call.summed()) return accuracy_of_sum(call, max_rows);
+    if (plan::takes_rows(call.epilogue()) || plan::places_rows(call.epilogue())) {
+        FoundRows rows(call);
+        rows.take_stored();
+        return accuracy_of(rows.call(), max_rows);
+    }
     const std::vector<GemmArgs> all = products_of(call);
     const std::vector<ProductEpilogue> epilogues = epilogues_of(call, all);
     std::vector<Product> products;

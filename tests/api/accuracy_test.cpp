@@ -36,6 +36,44 @@ TEST(Accuracy, AWrongElementIsBeyondItsBound) {
     EXPECT_GT(accuracy_of({p.args(), {}}, 6).of_bound, 1);
 }
 
+TEST(Accuracy, AWrongCodeOrScaleOfASwigluIsBeyondItsBound) {
+    Context context(cpu_options());
+    Problem p(6, 512, 256, 3);
+    std::vector<uint8_t> codes(6 * 256);
+    std::vector<float> scales(6 * 2);
+    GemmArgs args = p.args();
+    args.d = {codes.data(), DType::E4M3, 6, 256, 256, 1, {}};
+    GemmOptions options;
+    options.epilogue.sfd = {{scales.data(), DType::F32, 6, 2, 2, 1, {}}};
+    for (const bool between : {false, true}) {
+        options.epilogue.bf16_between = options.epilogue.power_of_two_sfd = between;
+        gemm(context, args, options);
+        EXPECT_EQ(accuracy_of({args, options}, 6).rows, 6);
+        EXPECT_LE(accuracy_of({args, options}, 6).of_bound, 1);
+        scales[5] *= 4;
+        EXPECT_GT(accuracy_of({args, options}, 6).of_bound, 1);
+        scales[5] /= 4;
+        const auto largest = std::ranges::max_element(codes, {}, [](uint8_t code) { return code & 0x7f; });
+        *largest ^= 0x80;
+        EXPECT_GT(accuracy_of({args, options}, 6).of_bound, 1);
+    }
+}
+
+TEST(Accuracy, ARowThatIsStoredElsewhereIsBeyondItsBound) {
+    Context context(cpu_options());
+    GroupedProblem p({GroupForm::Offsets, 4, 40, 128, {0, 10, 10, 25, 40}}, 256, 384, 7);
+    std::vector<int32_t> of_a(40), of_d(40);
+    for (int32_t i = 0; i < 40; ++i) of_a[static_cast<size_t>(i)] = i % 7 - 1, of_d[static_cast<size_t>(i)] = 39 - i;
+    GemmOptions options;
+    options.epilogue.rows_of_a = {{of_a.data(), DType::I32, 40, 1, 1, 1, {}}};
+    options.epilogue.rows_of_d = {{of_d.data(), DType::I32, 40, 1, 1, 1, {}}};
+    grouped_gemm(context, p.args(), options);
+    EXPECT_EQ(accuracy_of({p.args(), options}, 400).rows, 40);
+    EXPECT_LE(accuracy_of({p.args(), options}, 400).of_bound, 1);
+    std::swap(of_d[3], of_d[30]);
+    EXPECT_GT(accuracy_of({p.args(), options}, 400).of_bound, 1);
+}
+
 TEST(Accuracy, CountsNanAndWhereItIsWrong) {
     Context context(cpu_options());
     Problem p(6, 136, 512, 3);

@@ -150,6 +150,40 @@ TEST(RunKinds, LeavesAGapInEachHead) {
         << ran.err;
 }
 
+TEST(RunKinds, QuantisesTheSwigluOfTheHalvesOfN) {
+    for (const char* product : {"33 512 144", "33 512 144 --numerics hopper --gate-limit 0.7 --up-offset 1",
+                                "200 256 144 --groups 3 --form masked --power-of-two-sfd",
+                                "200 256 144 --groups 3 --form indices --bf16-between --numerics exact"}) {
+        const Ran ran = finegemm(std::string("run --device cpu --repeats 1 --json --row-weights ") + product);
+        ASSERT_EQ(ran.code, 0) << product << '\n' << ran.err;
+        const json out = json::parse(ran.out);
+        EXPECT_TRUE(out.at("right").get<bool>()) << product;
+        EXPECT_EQ(out.at("gated").at("row_weights"), true) << product;
+    }
+    const std::string text = finegemm("run 33 512 144 --device cpu --gated --bf16-between").out;
+    EXPECT_NE(text.find("D[33, 256] = A[33, 144] * B[512, 144]^T"), std::string::npos) << text;
+    EXPECT_NE(text.find("\ngated    gate_limit 0, gate_alpha 0, up_offset 0, bf16_between\n"), std::string::npos)
+        << text;
+}
+
+TEST(RunKinds, FindsRowsByNumbers) {
+    for (const char* product :
+         {"200 40 144 --groups 3 --rows-of-a", "200 40 144 --groups 3 --rows-of-d --out-dtype f32",
+          "200 40 144 --groups 3 --indexed --form prefix-sums --numerics hopper",
+          "200 40 144 --groups 3 --rows-of-a --rows-of-d --factors-of-rows --form indices"}) {
+        const Ran ran = finegemm(std::string("run --device cpu --repeats 1 --json ") + product);
+        ASSERT_EQ(ran.code, 0) << product << '\n' << ran.err;
+        const json out = json::parse(ran.out);
+        EXPECT_TRUE(out.at("right").get<bool>()) << product;
+        EXPECT_TRUE(out.contains("indexed")) << product;
+    }
+    const Ran bench = finegemm("bench --shapes 64x40x144 --groups 2 --indexed --device cpu --repeats 1");
+    EXPECT_EQ(bench.code, 0) << bench.err;
+    const Ran ran = finegemm("run 200 40 144 --groups 3 --rows-of-a --form masked --device cpu");
+    EXPECT_NE(ran.err.find("--rows-of-a: is given, but groups have matrices of their own"), std::string::npos)
+        << ran.err;
+}
+
 TEST(RunKinds, TakesScalesOfRowsOfBInGroups) {
     for (const char* form : {"offsets", "indices", "prefix-sums", "masked"}) {
         const json out = json::parse(finegemm(std::string("run 200 40 144 --groups 3 --row-b-scales --device cpu "

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <vector>
 
 #include "ops/gemm/finish/product_alone.h"
 
@@ -38,5 +39,11 @@ struct Gated : ProductAlone {
     }
     static float slope(const Epilogue& x) { return x.gate_alpha.value_or(0) != 0 ? *x.gate_alpha : 1.0f; }
 };
+
+/// Turns exact sums of gates and ups, rows of `cols`, and the bounds of their errors into those of D, half as many:
+/// codes times their scales. docs/numerics.md, "Of a SwiGLU", derives the bounds.
+void activate(const Epilogue& x, int64_t cols, std::vector<double>& exact, std::vector<double>& bounds);
+/// What the code of D there is multiplied by.
+double scale_of_pair(const Epilogue& x, int64_t row, int64_t col);
 
 }  // namespace finegemm

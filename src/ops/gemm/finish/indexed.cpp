@@ -2,8 +2,10 @@
 #include "ops/gemm/finish/indexed.h"
 
 #include <cmath>
+#include <cstring>
 #include <vector>
 
+#include "ops/gemm/finish/found_rows.h"
 #include "ops/gemm/groups.h"
 #include "plan/reject.h"
 
@@ -62,5 +64,64 @@ void check_found_rows(const Call& call) {
 
 int64_t row_of_a(const Call& call, int64_t m) { return row_of(call.epilogue().rows_of_a, m, call.a.matrix.rows); }
 int64_t row_of_d(const Call& call, int64_t m) { return row_of(call.epilogue().rows_of_d, m, call.d.matrix.rows); }
+
+namespace {
+
+/// Row `from` of a matrix, whatever its strides.
+void copy_row(const ConstMatrix& x, int64_t from, uint8_t* to) {
+    const int64_t size = size_of(x.dtype);
+    const auto* const row = static_cast<const uint8_t*>(x.data) + from * x.row_stride * size;
+    if (x.col_stride == 1 || x.cols == 1) std::memcpy(to, row, static_cast<size_t>(x.cols * size));
+    else
+        for (int64_t c = 0; c < x.cols; ++c)
+            std::memcpy(to + c * size, row + c * x.col_stride * size, static_cast<size_t>(size));
+}
+
+}  // namespace
+
+FoundRows::FoundRows(const Call& call)
+    : call_(call),
+      groups_(rows_by_group(row_layout_of(call))),
+      a_{DType::E4M3, call.rows(), call.a.matrix.cols},
+      sfa_{DType::F32, call.rows(), call.sfa.matrix.cols},
+      product_{call.d.matrix.dtype, call.rows(), call.d.matrix.cols},
+      options_(call.options) {
+    for (const auto& [group, rows] : groups_)
+        for (int64_t m = rows.begin; group >= 0 && m < rows.end; ++m) {
+            const int64_t from = row_of_a(call, m);
+            if (from < 0) continue;
+            copy_row(call.a.matrix, from, a_.row(m));
+            copy_row(call.sfa.matrix, from, sfa_.row(m));
+        }
+    options_.epilogue = {};
+    options_.epilogue.factors_of_rows = call.epilogue().factors_of_rows;
+    options_.config.clear();  // all kernels for groups of rows have the same order of sums
+}
+
+Call FoundRows::call() {
+    return {GroupedGemmArgs{{a_.view()}, {sfa_.view()}, call_.b, call_.sfb, {product_.view()}, call_.groups}, options_};
+}
+
+template <typename Visit>
+void FoundRows::for_stored(const Visit& visit) {
+    const Matrix& d = call_.d.matrix;
+    const bool pads = !plan::places_rows(call_.epilogue());  // rows of padding become zero
+    for (const auto& [group, rows] : groups_)
+        for (int64_t m = rows.begin; (group >= 0 || pads) && m < rows.end; ++m)
+            if (const int64_t to = row_of_d(call_, m); to >= 0)
+                visit(product_.row(m), static_cast<uint8_t*>(d.data) + to * d.row_stride * size_of(d.dtype));
+}
+
+void FoundRows::store() {
+    for_stored([&](const uint8_t* of_product, uint8_t* of_d) {
+        std::memcpy(of_d, of_product, static_cast<size_t>(product_.row_bytes()));
+    });
+}
+
+void FoundRows::take_stored() {
+    for_stored([&](uint8_t* of_product, const uint8_t* of_d) {
+        std::memcpy(of_product, of_d, static_cast<size_t>(product_.row_bytes()));
+    });
+}
 
 }  // namespace finegemm
