@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Times layers of few tokens beside themselves with parts of their kernels left out: what bounds them.
+
+Usage: layer_left_out.py BUILD.so bench/results/moe_h200.json [--rounds N] [--below US] [--out FOLDER]
+
+Rows are those of the record of gpu_check.py's moe_speed whose weights are read in less than --below microseconds. What
+is left out, each in a graph, in turn with the whole layer:
+  no products: every wgmma; kernels load, wait, promote and store as before
+  no passes: what launches that are no products do, but for waiting for those before them
+  neither: both
+  launches: what all kernels do, but for setting up and waiting
+A build has its kernels as text, which is compiled at run time where the pack has another: copies of the build get texts
+of the same length. Needs torch and a Hopper GPU; what imports torch is imported where it is used, so that help can be
+had without it.
+"""
+
+import argparse
+import json
+import pathlib
+import tempfile
+
+NO_PRODUCTS = (('"wgmma.mma_async', '"//gma.mma_async'),)
+# Text of the kernels that route, permute, activate and combine, by another one that returns behind the wait.
+NO_PASSES = (
+    (
+        """RouteShared& shared = ptx::dynamic_shared_object<RouteShared>();
+    ptx::grid_launch_dependents();
+    ptx::grid_dependency_wait();""",
+        """RouteShared& shared = ptx::dynamic_shared_object<RouteShared>();
+ptx::grid_launch_dependents();
+ptx::grid_dependency_wait(); return;""",
+    ),
+    (
+        """    if (counted) ptx::grid_launch_dependents();
+    const uint32_t* few = nullptr;""",
+        "if (counted) ptx::grid_launch_dependents(); return; const uint32_t* few = nullptr;",
+    ),
+    (
+        "ptx::grid_dependency_wait();  // the kernel before this one may still",
+        "ptx::grid_dependency_wait(); return; //",
+    ),
+    (
+        """const bool routes = C.routes || (C.biased && p.counts);
+    if (routes) few = route_few<C.threads(), false>(p.route).rows;
+    ptx::grid_dependency_wait();""",
+        "const bool routes = false; ptx::grid_dependency_wait(); return;",
+    ),
+)
+NOTHING_OF_PRODUCTS = (
+    (
+        "if constexpr (kPlan<C>.waits_before_roles) ptx::grid_dependency_wait();\n    if (is_producer<C>(p)) {",
+        "ptx::grid_dependency_wait(); return;\n    if (is_producer<C>(p)) {",
+    ),
+)
+LEFT_OUT = {
+    "no products": NO_PRODUCTS,
+    "no passes": NO_PASSES,
+    "neither": NO_PRODUCTS + NO_PASSES,
+    "launches": NO_PASSES + NOTHING_OF_PRODUCTS,
+}
+
+
+def without(build: bytes, parts: tuple[tuple[str, str], ...]) -> bytes:
+    """The build with other text of kernels."""
+    for old, new in parts:
+        if old.encode() not in build:
+            raise ValueError(f"the build has no such text: {old}")
+        build = build.replace(old.encode(), new.ljust(len(old)).encode())
+    return build
+
+
+def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
+    import torch
+
+    from gpu_layer import LAYERS, Layers, captured, replay_us
+    from gpu_library import Library
+    from weights_read import reader
+
+    layers = Layers(options)
+    libraries = {"whole": layers.tested}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, parts in LEFT_OUT.items():
+            copy = pathlib.Path(folder) / f"{name}.so"
+            copy.write_bytes(without(pathlib.Path(options.tested).read_bytes(), parts))
+            libraries[name] = Library(str(copy))
+
+    def timed(layer) -> dict[str, float]:
+        """The whole layer comes first: it leaves in memory where groups end, for those that do not route."""
+        out, memory = torch.empty_like(layer.x), layer.workspace(layers.tested).t
+        calls = {name: layer.prepare(library, out, memory) for name, library in libraries.items()}
+        if layer.ids.numel() <= options.most_rows_of_reads:
+            calls["weights read"] = reader(layer.ids.unique(), layer.of_experts[0], layer.of_experts[2])
+        return replay_us({name: captured(call) for name, call in calls.items()}, options.rounds)
+
+    found = []
+    for name, hidden, pairs, experts, choices in LAYERS:
+        whole = layers.layer_of(1, choices, hidden, pairs, experts)
+        for row in (row for row in rows if row["layer"] == name):
+            us = timed(layers.part_of(whole, row["tokens"], choices, row["kind"]))
+            found.append({key: row[key] for key in ("layer", "kind", "tokens")} | {"us": us})
+            found[-1]["no products of whole"] = round(us["no products"] / us["whole"], 3)
+            print(found[-1], flush=True)
+    method = f"replays of CUDA graphs between events, L2 flushed, in turn, medians of {options.rounds}"
+    return layers.machine() | {"method": method, "rows": found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("tested", metavar="BUILD.so")
+    parser.add_argument("record", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=41)
+    parser.add_argument("--below", type=float, default=100, help="microseconds in which weights are read")
+    parser.add_argument("--most-rows-of-reads", type=int, default=512, help="rows beside which weights are read")
+    parser.add_argument("--commit", default="", help="of the build; that of this tree without it")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path())
+    options = parser.parse_args()
+    rows = [r for r in json.loads(options.record.read_text())["rows"] if r["weights_us"] < options.below]
+    record = record_of(options, rows)
+    from records import write_record
+
+    card = record["machine"]["name"].split()[1].lower()
+    write_record(options.out / f"layer_left_out_{card}.json", record)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""bench/layer_left_out.py finds what it leaves out in the kernels' text, and changes no length."""
+
+import pathlib
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+from layer_left_out import LEFT_OUT, without
+
+TEXT = b"".join(path.read_bytes() for path in sorted((ROOT / "kernels").rglob("*")) if path.is_file())
+
+
+class LayerLeftOut(unittest.TestCase):
+    def test_each_part_is_in_the_kernels_once_and_gives_a_text_as_long(self):
+        for name, parts in LEFT_OUT.items():
+            changed = without(TEXT, parts)
+            self.assertEqual(len(changed), len(TEXT), name)
+            for old, _ in parts:
+                self.assertNotIn(old.encode(), changed, name)
+                self.assertTrue("wgmma" in old or TEXT.count(old.encode()) == 1, old)
+
+    def test_a_text_that_is_not_there_is_an_error(self):
+        with self.assertRaisesRegex(ValueError, "the build has no such text: nothing like it"):
+            without(TEXT, (("nothing like it", ""),))
+
+
+if __name__ == "__main__":
+    unittest.main()
