@@ -8,6 +8,8 @@ namespace {
 constexpr Operand kBf16 = unscaled(Element::BF16);
 constexpr Groups kSixOf1024{Grouping::Rows, 6, 1024}, kSumOf129{Grouping::Sum, 129};
 constexpr Result kAdded{DType::F32, true};
+/// The experts that one of 32 GPUs has, with rows for which none is expected to have more.
+constexpr Groups of_rank(uint32_t experts) { return {Grouping::Rows, experts}; }
 
 // Rows of the dense table, of experts in bf16 and of sums where the model's choice is more than 1% off: problem, best
 // kernel. bench/results/sweep_h200.json, sweep_h100.json, swapped_h200.json and einsum_kernels_h200.json have the times
@@ -46,6 +48,16 @@ constexpr ShippedEntry kMeasuredH200[] = {
     {{.m = 256, .n = 256, .k = 33024, .a = kBf16, .b = kBf16, .groups = kSumOf129}, "m64n128s8w1_bf16_f32_summed"},
     {{.m = 256, .n = 256, .k = 33024, .a = kBf16, .b = kBf16, .d = kAdded, .groups = kSumOf129},
      "m64n128s8w1_bf16_f32_summed"},
+    {{.m = 512, .n = 4096, .k = 7168, .groups = of_rank(8)}, "m128n128s6w2_grouped"},
+    {{.m = 1024, .n = 4096, .k = 7168, .groups = of_rank(8)}, "m192n128s4w3_grouped"},
+    {{.m = 512, .n = 3072, .k = 5120, .groups = of_rank(5)}, "m128n128s6w2_grouped"},
+    {{.m = 1024, .n = 3072, .k = 5120, .groups = of_rank(5)}, "m256n128s4w2_shareA2_grouped"},
+    {{.m = 1024, .n = 5120, .k = 1536, .groups = of_rank(5)}, "m128n200s4w2_grouped"},
+    {{.m = 64, .n = 3072, .k = 4096, .groups = of_rank(4)}, "m64n128s8w1_grouped"},
+    {{.m = 128, .n = 3072, .k = 4096, .groups = of_rank(4)}, "m128n128s6w2_grouped"},
+    {{.m = 512, .n = 3072, .k = 4096, .groups = of_rank(4)}, "m192n96s5w3_grouped"},
+    {{.m = 512, .n = 4096, .k = 1536, .groups = of_rank(4)}, "m192n128s4w3_grouped"},
+    {{.m = 1024, .n = 3072, .k = 3072, .groups = of_rank(8)}, "m192n96s5w3_grouped"},
 };
 constexpr ShippedEntry kMeasuredH100[] = {
     {{1, 576, 7168}, "m64n32s6w1_splitK8_x2"},

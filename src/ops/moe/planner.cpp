@@ -118,7 +118,7 @@ MoePlan plan_of(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTa
     const auto pass = [&](const char* call, const jit::KernelSource& kernel, double bytes, double us) {
         plan.launches.push_back({call, kernel.entry, "", us, bytes});
     };
-    const bool few = s.tokens * s.choices <= kFewChoices;
+    const bool few = s.tokens * s.choices <= kRoutedTogether;
     const double filled = 2 * tokens * hidden + scaled(rows * hidden), summed = 2 * (rows + tokens) * hidden;
     if (!few)
         pass("route", jit::source_of(route_config(s.tokens * s.choices)), 12 * choices, kPass + choices / kRouted);

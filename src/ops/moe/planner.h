@@ -9,6 +9,10 @@
 
 namespace finegemm {
 
+/// Choices that one launch routes and permutes by: of more, each of its CTAs counts longer than another launch takes.
+inline constexpr int64_t kRoutedTogether = 128;
+static_assert(kRoutedTogether <= kFewChoices);
+
 struct MoeLaunch {
     const char* call;    // by its function's name, or those of two
     std::string kernel;  // as logs have it

@@ -8,6 +8,7 @@
 #include <finegemm/error.h>
 
 #include "ops/gemm/finish/finishes.h"
+#include "ops/moe/planner.h"
 #include "ops/routing/hopper.h"
 
 namespace finegemm {
@@ -27,7 +28,7 @@ public:
           route_args_(route_of(call, parts_, memory)),
           route_options_{.stream = call.options.stream, .pdl = call.options.pdl, .poll = call.options.poll},
           route_{route_args_, route_options_, call.check_values},
-          routes_together_(!call.elsewhere && route_.choices() <= kFewChoices && call.x.dtype == DType::BF16 &&
+          routes_together_(!call.elsewhere && route_.choices() <= kRoutedTogether && call.x.dtype == DType::BF16 &&
                            !call.check_values) {}
 
     void run() const {
