@@ -268,7 +268,7 @@ class Layers(Fixture):
     def moe_graph(self):
         """A graph that takes memory of the library's, of which tokens and ids change: the bits of calls. Of few choices
         and of more."""
-        for fused, tokens in itertools.product((ON, OFF, AS_CONTEXT), (50, 8)):
+        for fused, tokens in itertools.product((ON, OFF, AS_CONTEXT), (50, 30, 8)):
             layer = self.layer_of(tokens, 4, 512, 256, 16, fused=fused)
             if fused == AS_CONTEXT:  # ids change: all experts have biases
                 biases = (torch.randn(16, n, device="cuda", generator=self.generator) for n in (512, 512))
@@ -283,7 +283,7 @@ class Layers(Fixture):
                 torch.cuda.synchronize()
                 if n := int((out.view(torch.int16) != wanted.view(torch.int16)).sum()):
                     raise AssertionError(f"{n} elements of a replay differ from a call's: {layer.shape}")
-        return {"graphs": 6}
+        return {"graphs": 9}
 
     def moe_repeat(self):
         """The same bits each time, from two streams at once."""

@@ -217,6 +217,20 @@ def sm_budget(checks: dict) -> list:
     )
 
 
+def left_out(record: dict) -> list:
+    """docs/moe.md: layers of few tokens beside themselves with parts left out."""
+    parts = ("whole", "no products", "no passes", "neither", "launches", "weights read")
+    rows = [
+        [
+            f"{row['layer']}, {row['kind']}, {row['tokens']}",
+            *(f"{row['us'][part]:.1f}" if part in row["us"] else "" for part in parts),
+            f"{row['us']['no products'] / row['us']['whole']:.3f}",
+        ]
+        for row in record["rows"]
+    ]
+    return lines_of_table(["layer, ids, tokens", *parts, "no products of whole"], rows)
+
+
 def batch_invariance(checks: dict) -> list:
     """What kernels that may be taken for all M cost, by layer and M."""
     over = checks["checks"]["batch_invariant"]["time_over_default"]
@@ -305,6 +319,7 @@ PARTS = (
     ("docs/benchmarking.md", "host", host, ("host_h200",)),
     ("docs/scheduling.md", "dependent launch", dependent_launch, ("h200_checks",)),
     ("docs/scheduling.md", "num_sms", sm_budget, ("h200_checks",)),
+    ("docs/moe.md", "left out", left_out, ("layer_left_out_h200",)),
     ("docs/numerics.md", "batch_invariant", batch_invariance, ("h200_checks",)),
     ("docs/scales.md", "layouts", layouts, ("h200_checks",)),
 )

@@ -11,9 +11,9 @@ constexpr Result kAdded{DType::F32, true};
 /// The experts that one of 32 GPUs has, with rows for which none is expected to have more.
 constexpr Groups of_rank(uint32_t experts) { return {Grouping::Rows, experts}; }
 
-// Rows of the dense table, of experts in bf16 and of sums where the model's choice is more than 1% off: problem, best
-// kernel. bench/results/sweep_h200.json, sweep_h100.json, swapped_h200.json and einsum_kernels_h200.json have the times
-// of both.
+// Rows of the dense table, of experts in bf16, of sums and of experts of ranks where the model's choice is more than 1%
+// off: problem, best kernel. bench/results/sweep_h200.json, sweep_h100.json, swapped_h200.json and
+// einsum_kernels_h200.json have the times of both; of ranks moe_choices_h200.json has those of layers with either.
 // clang-format off
 constexpr ShippedEntry kMeasuredH200[] = {
     {{1, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
