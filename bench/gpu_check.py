@@ -73,6 +73,7 @@ CHECKS = {
         "integers_beyond_31_bits",
         "mx",
         "mx_many",
+        "mx_groups",
         "mx_repeat",
         "mx_options",
         "mx_beyond_31_bits",

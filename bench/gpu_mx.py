@@ -5,7 +5,7 @@ elements."""
 import torch
 
 from gpu_cases import LAYOUTS, Guarded, Operands, differing, model, operands, sample_rows
-from gpu_grouped_cases import Problem, masked_rows, offset_rows, small_rows
+from gpu_grouped_cases import Problem, index_rows, masked_rows, offset_rows, prefix_rows, small_rows
 from gpu_library import ON
 from gpu_types import BF16, Types
 
@@ -111,6 +111,32 @@ class Mx(Types):
                 self.demand(p.wrong(self.tested, self.random, 3, 6), rows.form, name, layout)
                 count += 1
         return count
+
+    def some_rows(self, sizes: list):
+        """Groups of these sizes in any form."""
+        of = self.random.randint(0, 3)
+        if of == 0:
+            return masked_rows(sizes, max(sizes) + self.random.randint(1, 9))
+        if of == 1:
+            return offset_rows(sizes, self.random.randint(0, 9), self.random.randint(0, 9))
+        if of == 2:
+            return prefix_rows(sizes, 64, 5)
+        return index_rows(sizes, 128, self.random.sample(range(len(sizes)), len(sizes)), 7)
+
+    def mx_groups(self):
+        """Random groups of rows in every form, by every kernel."""
+        count = 0
+        while count < self.options.shapes:
+            rows = self.some_rows([self.random.randint(0, 150) for _ in range(self.random.randint(1, 12))])
+            n, k = 8 * self.random.randint(1, 60), 16 * self.random.randint(1, 150)
+            layout, padding = self.random.choice(LAYOUTS), self.random.choice((0, 16))
+            p = MxProblem(rows, n, k, layout, self.generator, padding, self.random.choice((0, 1)))
+            for name in self.mx_names(rows.m * rows.stacks, n, k, True, groups=rows.groups):
+                p.out.all.fill_(p.VALUE)
+                p.prepare(self.tested, config=name)()
+                self.demand(p.wrong(self.tested, self.random, 3, 6), rows.form, rows.numbers[:8], n, k, name, layout)
+                count += 1
+        return {"products": count}
 
     def mx_repeat(self):
         """Many runs of every kernel give the same bits, and so does a replayed graph of all."""

@@ -7,10 +7,10 @@
 
 namespace finegemm::device {
 
-/// A product of 32 of K and the factors of its elements, as the tensor cores leave them.
-template <GemmConfig C>
+/// A product of 32 of K with so many rows, and the factors of its elements, as the tensor cores leave them.
+template <uint32_t Rows>
 struct MxPart {
-    static constexpr uint32_t kRegisters = C.wgmma_cols() / 2;
+    static constexpr uint32_t kRegisters = Rows / 2;
     float product[2 * kRegisters];  // the factors behind the products
 };
 
@@ -37,7 +37,8 @@ struct MxParts {
         part = 0;
         pin();
     }
-    __device__ void start(MxPart<C>& to) {
+    template <uint32_t Rows>
+    __device__ void start(MxPart<Rows>& to) {
         const bool own = thread % kMxParts == part;
         const uint32_t of_upper = own ? upper : 0, of_lower = own ? lower : 0;
         ptx::wgmma_fence();
@@ -60,50 +61,65 @@ private:
 };
 
 /// sum += product * factor, once the part has finished.
-template <GemmConfig C>
-__device__ inline void promote(Accumulator<C>& acc, MxPart<C>& of) {
-    constexpr uint32_t kRegisters = MxPart<C>::kRegisters;
+template <uint32_t Rows>
+__device__ inline void promote(float (&sum)[Rows / 2], MxPart<Rows>& of) {
+    constexpr uint32_t kRegisters = MxPart<Rows>::kRegisters;
 #pragma unroll
     for (uint32_t r = 0; r < 2 * kRegisters; ++r) ptx::pin(of.product[r]);
 #pragma unroll
-    for (uint32_t r = 0; r < kRegisters; ++r)
-        acc.sum[0][r] = ptx::fma(of.product[r], of.product[kRegisters + r], acc.sum[0][r]);
+    for (uint32_t r = 0; r < kRegisters; ++r) sum[r] = ptx::fma(of.product[r], of.product[kRegisters + r], sum[r]);
 }
 
-/// Two parts in flight. Written as a step for each of two sets of registers, with a way out of both: of other forms
-/// ptxas has WGMMAs wait for each other.
-template <GemmConfig C, TileSource<C> Tiles, TileEpilogue<C> Epilogue>
-    requires(kPlan<C>.promotion == Promotion::MxProducts)
-__device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, Tiles>& blocks, Epilogue&& epilogue) {
-    static_assert(!Tiles::ragged() && !kPlan<C>.persistent && C.wgmmas() == 1);
-    MxPart<C> even, odd;
-    MxParts<C> parts{consumer};
-    Accumulator<C> acc;
-    acc.clear();
-    const Tile tile = blocks.tile;
+/// The sums of a tile that has at most `Rows` rows, two parts in flight. How many rows a WGMMA has is part of the
+/// instruction: there is a loop for each number. Written as a step for each of two sets of registers, with a way out of
+/// both: of other forms ptxas has WGMMAs wait for each other.
+template <uint32_t Rows, GemmConfig C, typename Tiles>
+__device__ void multiply_mx(Accumulator<C>& acc, const Consumer<C>& consumer, MxParts<C>& parts,
+                            KBlockIterator<C, Tiles>& blocks) {
+    if (Rows < C.tile_m && blocks.tile.rows > Rows)
+        return multiply_mx<min(Rows + kSwappedStep, C.tile_m)>(acc, consumer, parts, blocks);
+    auto& sum = reinterpret_cast<float (&)[Rows / 2]>(acc.sum[0]);
+    MxPart<Rows> even, odd;
+#pragma unroll
+    for (uint32_t r = 0; r < Rows / 2; ++r) sum[r] = 0;
     parts.enter(blocks.at);
     parts.start(even);
     uint32_t stage = blocks.at.stage;
-    const auto step = [&](MxPart<C>& now, MxPart<C>& later) {
+    const auto step = [&](MxPart<Rows>& now, MxPart<Rows>& later) {
         if (parts.part == kMxParts) {
-            if (!blocks.next()) {
+            if (blocks.last_of_tile()) {
                 ptx::wgmma_wait_group<0>();
-                promote(acc, now);
+                consumer.release(stage);
+                promote<Rows>(sum, now);
                 return false;
             }
+            blocks.next();
             parts.enter(blocks.at);
         }
         const bool first = parts.part == 0;
         parts.start(later);
         ptx::wgmma_wait_group<1>();
         if (first) consumer.release(stage);
-        promote(acc, now);
+        promote<Rows>(sum, now);
         stage = blocks.at.stage;
         return true;
     };
 #pragma unroll 1
     while (step(even, odd) && step(odd, even)) {}
-    epilogue(acc, tile);
+}
+
+template <GemmConfig C, TileSource<C> Tiles, TileEpilogue<C> Epilogue>
+    requires(kPlan<C>.promotion == Promotion::MxProducts)
+__device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, Tiles>& blocks, Epilogue&& epilogue) {
+    static_assert(C.wgmmas() == 1);
+    constexpr uint32_t kLeast = Tiles::ragged() ? kSwappedStep : C.tile_m;  // one product has few tiles that lack rows
+    MxParts<C> parts{consumer};
+    Accumulator<C> acc;
+    do {
+        const Tile tile = blocks.tile;
+        multiply_mx<kLeast>(acc, consumer, parts, blocks);
+        epilogue(acc, tile);
+    } while (blocks.next());
 }
 
 }  // namespace finegemm::device
