@@ -6,7 +6,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
-from layer_left_out import LEFT_OUT, without
+from layer_left_out import LEFT_OUT, without  # noqa: E402
 
 TEXT = b"".join(path.read_bytes() for path in sorted((ROOT / "kernels").rglob("*")) if path.is_file())
 
