@@ -169,16 +169,21 @@ class Problem:
         suffix = {torch.bfloat16: "", torch.float16: "_f16", torch.float32: "_f32"}[self.d.dtype]
         return {"config": f"m128n128s5w2_1d1d{'_i8' if dtype == torch.int8 else ''}{suffix}"}
 
+    def sums_wrong(self, d: torch.Tensor, group: int, at: int, picked: list, library: Library) -> str:
+        """What is wrong with these rows of a group, in matrix `at` of a stack, or nothing."""
+        a, sfa, _ = self.stacked
+        want = torch.empty(len(picked), self.n, dtype=d.dtype)
+        operands = (t.cpu() for t in (a[at, picked], sfa[at, picked], self.b[group], self.sfb[group]))
+        library.gemm(*operands, want, numerics=HOPPER, **self.way_of_model(a.dtype))
+        count = differing(d[at, picked], want)
+        return f"{count} elements differ from the model" if count else ""
+
     def wrong(self, library: Library, random, groups: int, rows: int) -> str:
         """What is wrong with D, or nothing: a sample's bits against the CPU's model, what may not be written."""
-        a, sfa, d = self.stacked
+        d = self.stacked[2]
         for group, picked in self.sample(random, groups, rows):
-            at = self.rows.matrix_of(group)
-            want = torch.empty(len(picked), self.n, dtype=d.dtype)
-            operands = (t.cpu() for t in (a[at, picked], sfa[at, picked], self.b[group], self.sfb[group]))
-            library.gemm(*operands, want, numerics=HOPPER, **self.way_of_model(a.dtype))
-            if count := differing(d[at, picked], want):
-                return f"{count} elements of rows {picked} of group {group} differ from the model"
+            if wrong := self.sums_wrong(d, group, self.rows.matrix_of(group), picked, library):
+                return f"rows {picked} of group {group}: {wrong}"
         if not bool(torch.isfinite(d[self.owned]).all()):
             return "garbage of rows without a group reached a group"
         if not bool((d[~self.owned] == (0 if self.rows.form == INDICES else self.VALUE)).all()):

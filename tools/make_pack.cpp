@@ -104,7 +104,9 @@ int main(int argc, char** argv) try {
                      "[--cuda=HOME]\n";
         return 2;
     }
-    const std::vector<jit::KernelSource> sources = pack_contents();
+    std::vector<jit::KernelSource> sources = pack_contents();
+    if (const char* some = std::getenv("SOME")) std::erase_if(sources, [&](const auto& x) { return x.entry.find(some) == std::string::npos; });
+    for (auto& x : sources) if (std::getenv("NAMES")) std::cout << x.entry << '\n';
     if (a.from.empty()) compile_pack(a, sources);
     else write(a.output, read_pack(a.from, sources));
     return 0;

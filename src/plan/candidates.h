@@ -25,6 +25,7 @@ constexpr std::array<GemmConfig, Count> configs_of(const std::array<Candidate, C
         configs[i] = list[i].config;
         kind_fields([](const char*, const auto& from, auto& to) { to = from; }, kind, configs[i]);
         configs[i].swaps_mx = configs[i].has_few_mx_rows();
+        configs[i].decodes = configs[i].has_many_mx_rows();
     }
     return configs;
 }

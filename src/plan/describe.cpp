@@ -34,7 +34,7 @@ std::string_view name_of(Promotion promotion) {
         case Promotion::TensorCore: return "tensor core";
         case Promotion::None: return "none";
         case Promotion::Mx: return "mx";
-        case Promotion::MxProducts: return "mx products";
+        case Promotion::Decoded: return "decoded";
     }
     return "unknown";
 }

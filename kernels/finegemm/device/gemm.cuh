@@ -31,7 +31,7 @@ __device__ void multiply(const SummedParams& p, const Shared<C>& smem) {
 /// The role of a producer warp.
 template <GemmConfig C, TileScheduler<C> Scheduler>
 __device__ void produce(const Params<C>& p, const Shared<C>& smem, const Scheduler& scheduler) {
-    const uint32_t warp = ptx::broadcast(threadIdx.x % 128 / kWarpSize);
+    const uint32_t warp = ptx::broadcast(producer_thread<C>() / kWarpSize);
     if constexpr (kPlan<C>.producers == Producers::RoundRobin) load_round_robin<C>(p, smem, scheduler, warp);
     else if (warp > 0) produce_scales<C>(p, smem, scheduler, warp - 1);
     else load_tiles<C>(p, smem, scheduler);

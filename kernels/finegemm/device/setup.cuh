@@ -83,14 +83,24 @@ __device__ void make_barriers(const Shared<C>& smem) {
     meet_neighbours<C>();
 }
 
+/// Is the warpgroup one of the producers'? And the number of such a thread among them.
+template <GemmConfig C>
+__device__ bool is_producer_warpgroup(uint32_t warpgroup) {
+    return C.producer_warpgroups() > 1 ? warpgroup >= C.math_warpgroups : warpgroup == C.math_warpgroups;
+}
+template <GemmConfig C>
+__device__ uint32_t producer_thread() {
+    return C.producer_warpgroups() > 1 ? threadIdx.x - C.math_warpgroups * 128 : threadIdx.x % 128;
+}
+
 /// This warp is a producer. In kernels for groups of rows ptxas has to be told that its lanes agree.
 template <GemmConfig C>
 __device__ bool is_producer(const GemmParams&) {
-    return threadIdx.x / 128 == C.math_warpgroups;
+    return is_producer_warpgroup<C>(threadIdx.x / 128);
 }
 template <GemmConfig C>
 __device__ bool is_producer(const GroupedParams&) {
-    return ptx::broadcast(threadIdx.x / 128) == C.math_warpgroups;
+    return is_producer_warpgroup<C>(ptx::broadcast(threadIdx.x / 128));
 }
 
 /// Prefetches the scales that `rows` of `Rows` rows have in the first k-blocks to L2, by 128 threads: a sector of eight
@@ -168,7 +178,7 @@ __device__ void give_registers_back() {
 template <GemmConfig C>
 __device__ GroupLayout::Ends set_up(const GroupedParams& p, const Shared<C>& smem) {
     GroupLayout::Ends ends;
-    if (threadIdx.x / 128 == C.math_warpgroups) {
+    if (is_producer_warpgroup<C>(threadIdx.x / 128)) {
         if (!C.counts_choices) ptx::grid_dependency_wait();
         ends = GroupedMScheduler::ends_of_lane<C>(p, 0);
     }
@@ -179,7 +189,7 @@ __device__ GroupLayout::Ends set_up(const GroupedParams& p, const Shared<C>& sme
     make_barriers<C>(smem);
     if (is_producer<C>(p)) {
         give_registers_back<C>();
-        const uint32_t warp = threadIdx.x % 128 / kWarpSize;
+        const uint32_t warp = producer_thread<C>() / kWarpSize;
         if (C.counts_choices) begin_counted_tile<C>(p, smem, ends, warp);
         else begin_first_tile<C>(p, smem, ends, warp);
     }

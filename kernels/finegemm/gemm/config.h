@@ -3,6 +3,7 @@
 #pragma once
 
 #include <finegemm/gemm/finish.h>
+#include <finegemm/gemm/roles.h>
 
 namespace finegemm {
 
@@ -106,34 +107,36 @@ struct GemmConfig {
     /// loads B, before the kernels before this one have ended.
     bool counts_choices = false;
     /// Few rows of a product with MX scales of both, swapped, 64 columns to a tile: a promotion takes as long as WGMMAs
-    /// have columns. So are 64 rows of one product in k-slices. Follows from the fields above; calls of what it follows
-    /// from would make ptxas order instructions of other kernels otherwise.
-    bool swaps_mx = has_few_mx_rows();
-    FG_HD constexpr bool has_few_mx_rows() const {
-        return tile_m < 64 || (a.scaling == Scaling::Mx && grouping == Grouping::None && tile_m == 64 && tile_n == 64 &&
-                               math_warpgroups == 2);
-    }
+    /// have columns. More rows are decoded: both operands become f16, with their scales over the largest of a k-block, on
+    /// their way to the tensor cores; math warps decode B to registers, scale warps A to shared memory. Both follow from
+    /// the fields above; calls of what they follow from would make ptxas order instructions of other kernels otherwise.
+    bool swaps_mx = tile_m < 64;
+    bool decodes = tile_m >= 64 && a.scaling == Scaling::Mx;
+    FG_HD constexpr bool has_few_mx_rows() const { return tile_m < 64; }
+    FG_HD constexpr bool has_many_mx_rows() const { return tile_m >= 64 && a.scaling == Scaling::Mx; }
 
     constexpr bool operator==(const GemmConfig&) const = default;
 
     /// Elements of K in a stage: a k-block.
     FG_HD constexpr uint32_t tile_k() const { return kRowBytes / bytes_of(a.element); }
-    FG_HD constexpr uint32_t threads() const { return (math_warpgroups + 1) * 128; }
+    FG_HD constexpr uint32_t threads() const { return (math_warpgroups + producer_warpgroups()) * 128; }
+    /// One, but to decode where a CTA has an SM.
+    FG_HD constexpr uint32_t producer_warpgroups() const { return decodes && ctas_per_sm == 1 ? 2 : 1; }
+    /// Warps that load scales, and decode; and those of them that decode a k-block together.
+    FG_HD constexpr uint32_t scale_warps() const { return producer_warpgroups() * kProducerWarps - 1; }
+    FG_HD constexpr uint32_t decoders_of_block() const { return 3; }
     /// K-slices: when 64 rows leave warpgroups idle, two of them compute the same rows, each over every second k-block;
     /// their sums are added before the epilogue (gemm/k_slices.h). Each slice has stages of its own, as a parity tells
     /// a round of the ring from the next one only. Fewer rows than 64 are as many to a warpgroup.
-    FG_HD constexpr uint32_t k_slices() const { return max(1, math_warpgroups * 64 / max(64, tile_m)); }
+    FG_HD constexpr uint32_t k_slices() const { return max(1, math_warpgroups * 64 / (decodes ? tile_n : max(64, tile_m))); }
     /// Warpgroups that share the rows of a tile.
     FG_HD constexpr uint32_t row_warpgroups() const { return math_warpgroups / k_slices(); }
-    FG_HD constexpr uint32_t rows_per_warpgroup() const { return tile_m / row_warpgroups(); }
-    /// Products of scales of MX products with this many rows to a tile the tensor cores make, so that a promotion takes
-    /// one instruction. Fewer rows gain nothing from it.
-    FG_HD constexpr bool multiplies_mx_scales() const { return swaps_mx && tile_m == 64; }
+    FG_HD constexpr uint32_t rows_per_warpgroup() const { return decodes ? tile_m : tile_m / row_warpgroups(); }
     /// Swapped: WGMMAs have columns of D for their 64 rows, a warpgroup 64 of them, and rows of a tile for their
-    /// columns, which come in sixteens. Groups of rows seldom fill 64.
+    /// columns, which come in sixteens. Groups of rows seldom fill 64. Only a WGMMA's 64 rows may be in registers.
     FG_HD constexpr bool swapped() const {
-        return swaps_mx || (row_groups() && b.scaling == Scaling::None && rows_per_warpgroup() > 64 &&
-                            tile_n == 64 * math_warpgroups);
+        return swaps_mx || decodes || (row_groups() && b.scaling == Scaling::None && rows_per_warpgroup() > 64 &&
+                                       tile_n == 64 * math_warpgroups);
     }
     /// Rows of a tile that are multiplied together: what a tile lacks of them takes time like others.
     FG_HD constexpr uint32_t row_step() const { return swapped() ? kSwappedStep : rows_per_warpgroup(); }

@@ -16,7 +16,9 @@ FG_HD constexpr uint32_t row_part_of(const GemmConfig& c, uint32_t warpgroup) {
 }
 
 /// Swapped, the 64 columns of a math warpgroup in a tile. K-slices have the same ones.
-FG_HD constexpr uint32_t swapped_part_of(const GemmConfig& c, uint32_t warpgroup) { return c.swaps_mx ? 0 : warpgroup; }
+FG_HD constexpr uint32_t swapped_part_of(const GemmConfig& c, uint32_t warpgroup) {
+    return c.swaps_mx ? 0 : c.decodes ? row_part_of(c, warpgroup) : warpgroup;
+}
 
 /// Rows from the first one of one of a warpgroup's WGMMAs to that of the next. In groups of rows the warpgroups' 64-row
 /// parts interleave, so that they share the rows of a tile that lacks some.

@@ -31,7 +31,7 @@ enum class Promotion : uint32_t {
     TensorCore,  ///< 1D1D: products that the tensor cores make of split scales (gemm/split_scale.h)
     None,        ///< without scales the tensor cores add block after block to the sums
     Mx,          ///< products of a row's and a column's MxScales, for the products of each 32 of K
-    MxProducts,  ///< likewise, products that the tensor cores make
+    Decoded,     ///< products of a row's and a column's largest scales of a k-block, of which its products have the rest
 };
 
 /// Bytes of a row's scales in a stage.
@@ -40,7 +40,7 @@ FG_HD constexpr uint32_t scale_bytes_of(Promotion promotion) {
         case Promotion::None: return 0;
         case Promotion::TensorCore: return kSplitScaleBytes;
         case Promotion::Mx:
-        case Promotion::MxProducts: return kMxScaleBytes;
+        case Promotion::Decoded: return kMxScaleBytes;
         default: return 4;
     }
 }
@@ -121,12 +121,14 @@ FG_HD constexpr bool persistent(const GemmConfig& c) { return c.k_splits() == 1 
 FG_HD constexpr RegisterPlan registers(const GemmConfig& c, uint32_t least = 24) {
     constexpr uint32_t kMost = 240;
     const bool splits_more = c.row_b_scales() && c.tile_n == 136;
-    const uint32_t load = c.scales == ScaleLayout::Rows && c.tile_m > 192 ? 80
+    const uint32_t load = c.decodes                                       ? 64
+                          : c.scales == ScaleLayout::Rows && c.tile_m > 192 ? 80
                           : c.tile_n > 208                                ? least
                           : splits_more || c.swaps_mx                     ? 40
                                                                           : 56;
     const uint32_t launch = min(kRegisterFile / (c.ctas_per_sm * c.threads()) / 8 * 8, 248);
-    const uint32_t math = (launch * c.threads() - load * 128) / (c.math_warpgroups * 128) / 8 * 8;
+    const uint32_t math =
+        (launch * c.threads() - load * c.producer_warpgroups() * 128) / (c.math_warpgroups * 128) / 8 * 8;
     return {.launch = launch, .load = load, .math = min(math, kMost)};
 }
 
@@ -146,7 +148,7 @@ FG_HD constexpr bool holds_three_sets(const GemmConfig& c) {
 /// memory's port has less to do, take up to 10% longer with it.
 FG_HD constexpr Promotion promotion(const GemmConfig& c) {
     if (c.b.scaling == Scaling::None) return Promotion::None;
-    if (c.mx()) return c.multiplies_mx_scales() ? Promotion::MxProducts : Promotion::Mx;
+    if (c.mx()) return c.decodes ? Promotion::Decoded : Promotion::Mx;
     if (!c.row_b_scales()) return Promotion::BlockScale;
     return c.tile_n >= 128 && holds_three_sets(c) ? Promotion::TensorCore : Promotion::RowScale;
 }
@@ -166,7 +168,7 @@ FG_HD constexpr Producers producers(const GemmConfig& c) {
 
 FG_HD constexpr ScalePath scale_path(const GemmConfig& c, Promotion promotion) {
     if (promotion == Promotion::None) return ScalePath::None;
-    if (promotion == Promotion::Mx || promotion == Promotion::MxProducts) return ScalePath::Mx;
+    if (promotion == Promotion::Mx || promotion == Promotion::Decoded) return ScalePath::Mx;
     const bool split = promotion == Promotion::TensorCore;
     if (c.scales == ScaleLayout::Rows) return split ? ScalePath::SplitVector : ScalePath::Vector;
     return split ? ScalePath::Split : ScalePath::Async;
@@ -222,7 +224,9 @@ FG_HD constexpr uint32_t yield_interval(const GemmConfig& c, Producers producers
 
 FG_HD constexpr Arrivals arrivals(const GemmConfig& c, ScalePath scale_path) {
     const uint32_t warps = 4 * c.row_warpgroups() * kLanesArrive;
-    return {.full = 1 + (scale_path == ScalePath::None ? 0 : kWarpSize),
+    return {.full = 1 + (scale_path == ScalePath::None ? 0
+                         : c.decodes                   ? c.decoders_of_block() * kWarpSize
+                                                       : kWarpSize),
             .empty = warps * c.a_sharers() * c.b_sharers(),
             .slice_sums = warps};
 }
@@ -245,6 +249,7 @@ FG_HD constexpr SmemPlan smem(const GemmConfig& c, Store store, uint32_t strip_c
     const bool split = c.k_splits() > 1, no_d = split || store == Store::Registers,
                by_tma = store == Store::Tma || store == Store::SourceTile;
     p.a_stage = c.tile_m * kRowBytes;  // a multiple of 1024: eight 128-byte rows, one swizzle atom
+    if (c.decodes) p.a_stage *= 2;     // in f16 a half behind the other, the codes in the place of the second one
     p.b_stage = c.tile_n * kRowBytes;
     p.d_warp = no_d          ? 0
                : c.swapped() ? swapped_strip_bytes(c) / 4
@@ -255,6 +260,7 @@ FG_HD constexpr SmemPlan smem(const GemmConfig& c, Store store, uint32_t strip_c
     p.partials_warpgroup = split ? c.k_splits() * of_rank * 4 : 0;
     const uint32_t scale_bytes = scale_bytes_of(promotion(c));
     p.sfa_stage = (c.tile_m + (shifted_scales(c) ? kScalePiece : 0)) * scale_bytes;
+    if (c.decodes) p.sfa_stage += c.tile_m * 4;  // the largest scales, behind the DecodingFactors
     p.sfb_stage = b_scales(c) * scale_bytes;
     p.tile_stage = published_tiles(c) ? 16 : 0;
     p.a = take(c.stages * p.a_stage, 1024);
@@ -268,6 +274,7 @@ FG_HD constexpr SmemPlan smem(const GemmConfig& c, Store store, uint32_t strip_c
     p.tiles = take(c.stages * p.tile_stage, 16);
     p.full = take(c.stages * 8, 8);
     p.empty = take(c.stages * 8, 8);
+    p.codes = take(c.decodes ? c.stages * 8 : 0, 8);
     p.partials_full = take(split ? c.row_warpgroups() * 8 : 0, 8);
     p.slice_sums_full = take(c.k_slices() > 1 ? 8 : 0, 8);
     p.d_full = take(store == Store::SourceTile ? c.math_warpgroups * 4 * 8 : 0, 8);

@@ -17,6 +17,7 @@ struct SmemPlan {
     uint32_t zeros;            // kZeroRows SplitScales for each math warpgroup
     uint32_t tiles;            // grouped: stages x the Tile that begins there
     uint32_t full, empty;      // mbarriers, one per stage
+    uint32_t codes;            // likewise, for codes of A that are yet to be decoded
     uint32_t partials_full;    // mbarriers, one per warpgroup that has rows of its own
     uint32_t slice_sums_full;  // mbarrier, where there are k-slices
     uint32_t d_full;           // mbarriers, one per math warp, where the old D is loaded

@@ -2,6 +2,7 @@
 // Layer gemm.
 #pragma once
 
+#include <finegemm/gemm/mx_scale.h>
 #include <finegemm/gemm/segments.h>
 
 namespace finegemm {
@@ -48,10 +49,14 @@ FG_HD constexpr RowCol strip_piece(const GemmConfig& c, uint32_t cols, uint32_t 
 }
 
 /// Swapped, a warpgroup has 64 columns of all rows of a tile, each of its warps sixteen, and a strip together: so many
-/// rows, of 128 bytes as in a panel.
+/// rows, of 128 bytes as in a panel. Half of them leave room for one more stage of decoded operands.
 inline constexpr uint32_t kSwappedCols = 64;
-FG_HD constexpr uint32_t swapped_strip_rows(const GemmConfig& c) { return min(c.tile_m, 64); }
+FG_HD constexpr uint32_t swapped_strip_rows(const GemmConfig& c) {
+    return min(c.tile_m, c.decodes ? 32 : 64);
+}
 FG_HD constexpr uint32_t swapped_strip_bytes(const GemmConfig& c) { return swapped_strip_rows(c) * kSwappedCols * 2; }
+/// The column of D, of a WGMMA's 64, that stands in its row `row`.
+FG_HD constexpr uint32_t swapped_col(const GemmConfig& c, uint32_t row) { return c.decodes ? mx_row_of_b(row) : row; }
 /// Row and column of the i-th piece of sixteen bytes that a thread of the warpgroup takes from such a strip to D.
 FG_HD constexpr RowCol swapped_piece(uint32_t thread, uint32_t i) {
     return {.row = i * 16 + thread / 8, .col = thread % 8 * 8};

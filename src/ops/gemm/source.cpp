@@ -81,6 +81,7 @@ std::string gemm_entry(const GemmConfig& c, std::string_view name) {
 
 /// What the wrappers of wgmma must be told where operands of one byte are not all e4m3.
 static std::string types_of(const GemmConfig& c) {
+    if (c.decodes) return fmt::format("#define FG_WGMMA_DECODED {}\n", c.wgmma_cols());
     if (c.a.element == Element::I8) return "#define FG_WGMMA_I8\n";
     if (c.a.element == c.b.element) return "";
     return fmt::format("#define FG_WGMMA_FP8 \"{}.{}\"\n", type_of(c.a.element).name, type_of(c.b.element).name);

@@ -71,7 +71,7 @@ struct SplitKReduce {
         ptx::cluster_wait();
 #pragma unroll
         for (uint32_t lower = 0; lower < 2; ++lower) {
-            const uint32_t col = wgmma_accumulator(threadIdx.x % 128, lower * 2).row, owner = col / kCols;
+            const uint32_t col = swapped_col(C, wgmma_accumulator(threadIdx.x % 128, lower * 2).row), owner = col / kCols;
             const SmemAddr to = ptx::map_to_rank(buffer, owner) + swapped_offset(rank, 0, col - owner * kCols);
             const SmemAddr arrive = ptx::map_to_rank(barrier, owner);
 #pragma unroll

@@ -46,10 +46,17 @@ private:
 #pragma unroll
         for (uint32_t i = 0; i < swapped_strip_bytes(C) / 16 / 128; ++i) {
             const RowCol at = swapped_piece(thread, i);
+            ptx::Words4 piece = ptx::load_shared_words_x4(strip + panel_offset(kSwappedCols, at));
+            if (C.decodes) piece = in_order(piece);
             // N is a multiple of 8: a piece exists or it does not.
             ptx::store_global_x4_if(at.row < rows && col + at.col < p.n, d + at.row * p.d_row_stride + at.col,
-                                    ptx::load_shared_words_x4(strip + panel_offset(kSwappedCols, at)));
+                                    piece);
         }
+    }
+    /// Eight columns of a row, from the order that they have in a WGMMA (swapped_col).
+    __device__ static ptx::Words4 in_order(const ptx::Words4& x) {
+        return {{ptx::low_halves(x.w[0], x.w[1]), ptx::low_halves(x.w[2], x.w[3]), ptx::high_halves(x.w[0], x.w[1]),
+                 ptx::high_halves(x.w[2], x.w[3])}};
     }
 };
 

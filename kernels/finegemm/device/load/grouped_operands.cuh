@@ -29,7 +29,7 @@ struct GroupedLoads {
         const uint32_t bit = ptx::highest_bit(max(rows, 1));  // of no rows that of one, which nobody loads then
         map = rows == kRows ? &p.a.whole : &p.a_rows[bit];
         first_rows = rows == kRows ? kRows : 1u << bit;
-        stage_bytes = ((gathers() ? 0 : loaded_rows(C.a, tile.rows)) + segments_of_b.count()) * kRowBytes;
+        stage_bytes = ((gathers() || C.decodes ? 0 : loaded_rows(C.a, tile.rows)) + segments_of_b.count()) * kRowBytes;
     }
 
     __device__ void load_a(SmemAddr to, SmemAddr full, const TensorMap* map, uint32_t kb, uint32_t first) const {
@@ -39,19 +39,21 @@ struct GroupedLoads {
     /// Expects a k-block's bytes in an empty stage.
     __device__ void expect(const Shared<C>& smem, uint32_t stage) const {
         ptx::mbarrier_arrive_expect_tx(smem.full(stage), stage_bytes);
+        if (C.decodes) ptx::mbarrier_arrive_expect_tx(smem.codes_full(stage), rows * kRowBytes);
     }
     /// Issues the loads of a k-block. Only the group's rows of A are read: where a tile lacks rows, boxes of powers of
     /// two that add up to their number are loaded. An MN-major A is one of groups with matrices of their own, so that
     /// boxes begin at multiples of 16 bytes, as they must.
     template <bool OfA = true, bool OfB = true>
     __device__ void issue(const Shared<C>& smem, uint32_t stage, uint32_t kb) const {
-        const SmemAddr a = smem.a(stage) + a_part * kRowBytes, b = smem.b(stage), full = smem.full(stage);
+        const SmemAddr a = smem.codes(stage) + a_part * kRowBytes, b = smem.b(stage), full = smem.full(stage);
+        const SmemAddr full_a = full_of_a(smem, stage);
         const uint32_t k = kb * C.tile_k();
         if (!OfA || gathers()) {
         } else if (C.a.major == Major::MN) {
-            load_mn_boxes<C.tile_m>(a, &p.a.whole, full, p.a_policy, k, row, rows, matrix);
+            load_mn_boxes<C.tile_m>(a, &p.a.whole, full_a, p.a_policy, k, row, rows, matrix);
         } else if (rows > 0) {
-            load_a(a, full, map, kb, 0);
+            load_a(a, full_a, map, kb, 0);
         }
 #pragma unroll
         for (uint32_t i = 0; OfB && i < n_segments(C); ++i) {
@@ -66,7 +68,7 @@ struct GroupedLoads {
 #pragma unroll 1
         for (uint32_t first = first_rows; OfA && C.a.major == Major::K && !gathers() && first < rows;) {
             const uint32_t i = ptx::highest_bit(rows - first);
-            load_a(a, full, &p.a_rows[i], kb, first);
+            load_a(a, full_a, &p.a_rows[i], kb, first);
             first += 1u << i;
         }
     }

@@ -110,6 +110,12 @@ __device__ inline void load_mn_boxes(SmemAddr to, const TensorMap* map, SmemAddr
         if (i < rows) ptx::tma_load(to + i * kRowBytes, map, full, row + i, k, matrix..., policy);
 }
 
+/// The barrier that loads of A arrive at.
+template <GemmConfig C>
+__device__ inline SmemAddr full_of_a(const Shared<C>& smem, uint32_t stage) {
+    return C.decodes ? smem.codes_full(stage) : smem.full(stage);
+}
+
 /// The loads of one tile's k-blocks, by one thread. Of a shared operand this CTA loads its part of the rows and
 /// multicasts it to the whole cluster.
 template <GemmConfig C>
@@ -134,10 +140,12 @@ struct BlockLoads {
 
     /// Expects a k-block's bytes in an empty stage.
     __device__ void expect(uint32_t stage) const {
-        ptx::mbarrier_arrive_expect_tx(smem.full(stage), from.rows * kRowBytes);
+        const uint32_t of_codes = C.decodes ? from.rows - from.b.count() : 0;
+        ptx::mbarrier_arrive_expect_tx(smem.full(stage), (from.rows - of_codes) * kRowBytes);
+        if (C.decodes) ptx::mbarrier_arrive_expect_tx(smem.codes_full(stage), of_codes * kRowBytes);
     }
     __device__ void load_a(uint32_t stage, uint32_t kb) const {
-        const SmemAddr to = smem.a(stage) + a_part * kRowBytes, full = smem.full(stage);
+        const SmemAddr to = smem.codes(stage) + a_part * kRowBytes, full = full_of_a(smem, stage);
         if (C.a.major == Major::MN)
             load_mn_boxes<C.tile_m>(to, from.a, full, p.a_policy, k_of(kb), a_row, from.rows - from.b.count());
         else load_block<C, C.a_sharers()>(p, to, from.a, full, p.a_policy, kb - from.first_k_block, a_row);

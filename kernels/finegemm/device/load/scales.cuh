@@ -3,6 +3,7 @@
 
 #include <finegemm/device/epilogue/padding.cuh>
 #include <finegemm/device/epilogue/zero.cuh>
+#include <finegemm/device/load/decode_rows.cuh>
 #include <finegemm/device/load/scales_async.cuh>
 #include <finegemm/device/load/scales_split.cuh>
 #include <finegemm/device/load/scales_vector.cuh>
@@ -113,7 +114,8 @@ template <GemmConfig C, typename Scheduler>
 __device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const Scheduler& scheduler,
                             uint32_t scale_warp) {
     wait_where_loading(p);
-    if constexpr (C.scales == ScaleLayout::Rows) load_scales_vectorised<C>(p, smem, scheduler, scale_warp);
+    if constexpr (C.decodes) decode_tiles<C>(p, smem, scheduler, scale_warp);
+    else if constexpr (C.scales == ScaleLayout::Rows) load_scales_vectorised<C>(p, smem, scheduler, scale_warp);
     else copy_scales_async<C>(p, smem, scheduler, scale_warp);
 }
 
@@ -129,7 +131,7 @@ __device__ void zero_empty_tiles(const KGroupedParams& p, GroupedKScheduler sche
 template <GemmConfig C, typename Scheduler>
 __device__ void produce_scales(const Params<C>& p, const Shared<C>& smem, const Scheduler& scheduler,
                                uint32_t scale_warp) {
-    zero_padding<C>(p, scale_warp);
+    if (scale_warp < kScaleWarps) zero_padding<C>(p, scale_warp);
     if constexpr (kPlan<C>.scale_path == ScalePath::None) zero_empty_tiles<C>(p, scheduler, scale_warp);
     else load_scales<C>(p, smem, scheduler, scale_warp);
 }

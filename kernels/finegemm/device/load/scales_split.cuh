@@ -110,7 +110,6 @@ struct MxScaleLoads : SplitScaleLoads<C, kMxBlocks<C>> {
     __device__ void fill(const Shared<C>& smem, uint32_t stage, uint32_t block = 0) const {
         this->a.store(smem.sfa(stage), C.a.scaling == Scaling::Mx ? mx_scale_of_word : mx_scale_of_float, block);
         this->b.store(smem.sfb(stage), mx_scale_of_word, block);
-        if (kPlan<C>.promotion == Promotion::MxProducts) ptx::fence_proxy_async_shared();  // wgmma reads those of A
         __syncwarp();  // one lane's arrivals speak for the whole warp
         arrive_for_copies(smem, stage);
     }
@@ -193,13 +192,13 @@ struct FirstVector {
         for (uint32_t j = 0; j < Vector::kBlocks; ++j) vector.fill(j, smem, j);
     }
 };
-/// MX scales of few rows are all loaded when roles have parted.
+/// MX scales of both operands are all loaded when roles have parted.
 struct NoFirstScales {
     template <typename Params, typename Smem>
     __device__ static void load(const Params&, const Smem&, const Tile&, uint32_t /*scale_warp*/) {}
 };
 template <GemmConfig C>
 using FirstScales =
-    Either<C.swaps_mx, NoFirstScales, Either<C.scales == ScaleLayout::Rows, FirstVector<C>, FirstCopies<C>>>;
+    Either<C.swaps_mx || C.decodes, NoFirstScales, Either<C.scales == ScaleLayout::Rows, FirstVector<C>, FirstCopies<C>>>;
 
 }  // namespace finegemm::device

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <finegemm/device/mma/accumulating.cuh>
-#include <finegemm/device/mma/mx_products.cuh>
+#include <finegemm/device/mma/decoded.cuh>
 #include <finegemm/device/mma/swapped.cuh>
 
 namespace finegemm::device {
@@ -169,7 +169,8 @@ __device__ void multiply_tiles(const Shared<C>& smem, const Tiles& tiles, Epilog
     KBlockIterator<C, Tiles> blocks(consumer, tiles);
     if (!blocks.next_tile()) return;
     if (Tiles::ragged() && !blocks.skip_to_rows()) return;
-    if constexpr (kPlan<C>.promotion == Promotion::None) mainloop_accumulating<C>(consumer, blocks, epilogue);
+    if constexpr (C.decodes) mainloop_decoded<C>(consumer, blocks, epilogue);
+    else if constexpr (kPlan<C>.promotion == Promotion::None) mainloop_accumulating<C>(consumer, blocks, epilogue);
     else if constexpr (kPlan<C>.blocks_in_flight == 2) mainloop_pipelined<C>(consumer, blocks, epilogue);
     else mainloop_single<C>(consumer, blocks, epilogue);
 }

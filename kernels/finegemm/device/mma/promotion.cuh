@@ -159,15 +159,9 @@ __device__ inline void promote(float (&sum)[C.wgmma_cols() / 2], const Block<C>&
             for (uint32_t part = 0; part < kMxParts; ++part) {
                 const float upper = value_of(block.product[part * kRegisters + r + i]),
                             lower = value_of(block.product[part * kRegisters + r + 2 + i]);
-                if (C.a.scaling == Scaling::Mx) {
-                    sum[r + i] = ptx::fma(upper, f.upper.part[part] * b.part[part], sum[r + i]);
-                    sum[r + 2 + i] = ptx::fma(lower, f.lower.part[part] * b.part[part], sum[r + 2 + i]);
-                } else {
-                    of_upper = part == 0 ? upper * b.part[0] : ptx::fma(upper, b.part[part], of_upper);
-                    of_lower = part == 0 ? lower * b.part[0] : ptx::fma(lower, b.part[part], of_lower);
-                }
+                of_upper = part == 0 ? upper * b.part[0] : ptx::fma(upper, b.part[part], of_upper);
+                of_lower = part == 0 ? lower * b.part[0] : ptx::fma(lower, b.part[part], of_lower);
             }
-            if (C.a.scaling == Scaling::Mx) continue;
             sum[r + i] = ptx::fma(of_upper, f.upper.part[0], sum[r + i]);
             sum[r + 2 + i] = ptx::fma(of_lower, f.lower.part[0], sum[r + 2 + i]);
         }

@@ -28,6 +28,11 @@ struct Shared {
     __device__ SmemAddr tile(uint32_t stage) const { return base + (kAt.tiles + stage * kAt.tile_stage); }
     __device__ SmemAddr full(uint32_t stage) const { return base + (kAt.full + stage * 8); }
     __device__ SmemAddr empty(uint32_t stage) const { return base + (kAt.empty + stage * 8); }
+    /// Codes of A that are yet to be decoded, and what tells that they are there.
+    __device__ SmemAddr codes(uint32_t stage) const { return a(stage) + (C.decodes ? kAt.a_stage / 2 : 0); }
+    __device__ SmemAddr codes_full(uint32_t stage) const { return base + (kAt.codes + stage * 8); }
+    /// The largest scales of the rows of A that have been decoded, as floats.
+    __device__ SmemAddr largest_of_a(uint32_t stage) const { return sfa(stage) + C.tile_m * kMxScaleBytes; }
     __device__ SmemAddr d(uint32_t warp) const { return base + (kAt.d + warp * kAt.d_warp); }
     __device__ SmemAddr partials(uint32_t warpgroup) const {
         return base + (kAt.partials + warpgroup * kAt.partials_warpgroup);
@@ -41,6 +46,7 @@ struct Shared {
 template <GemmConfig C>
 __device__ void make_full_barriers(const Shared<C>& smem) {
     for (uint32_t stage = 0; stage < C.stages; ++stage) ptx::mbarrier_init(smem.full(stage), kPlan<C>.arrivals.full);
+    for (uint32_t stage = 0; C.decodes && stage < C.stages; ++stage) ptx::mbarrier_init(smem.codes_full(stage), 1);
     ptx::fence_mbarrier_init();
 }
 

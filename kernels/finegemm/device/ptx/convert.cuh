@@ -112,6 +112,29 @@ __device__ inline uint32_t spread_signs(uint32_t x) {
     asm("prmt.b32 %0, %1, 0, 0xba98;" : "=r"(signs) : "r"(x));
     return signs;
 }
+/// Two f16 of the lower two e4m3 codes of a word, or of its upper two; NaN of NaN. PTX ISA, cvt.
+__device__ inline uint32_t f16x2_of_low_codes(uint32_t codes) {
+    uint32_t both;
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\ncvt.rn.f16x2.e4m3x2 %0, low;\n}\n" : "=r"(both) : "r"(codes));
+    return both;
+}
+__device__ inline uint32_t f16x2_of_high_codes(uint32_t codes) {
+    uint32_t both;
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\ncvt.rn.f16x2.e4m3x2 %0, high;\n}\n" : "=r"(both) : "r"(codes));
+    return both;
+}
+/// Two products of f16, nearest even, subnormal ones, too. PTX ISA, mul.
+__device__ inline uint32_t multiply_f16x2(uint32_t a, uint32_t b) {
+    uint32_t product;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+}
+/// The lower half of a word in both halves, or with `upper` the upper one. PTX ISA, prmt.
+__device__ inline uint32_t both_of_half(uint32_t x, bool upper) {
+    uint32_t both;
+    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(both) : "r"(x), "r"(upper ? 0x3232u : 0x1010u));
+    return both;
+}
 
 /// The highest bytes of four words, the first one's lowest. PTX ISA, prmt.
 __device__ inline uint32_t highest_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {

@@ -41,10 +41,9 @@ __device__ inline void pin(int32_t& x) { asm volatile("" : "+r"(x)::"memory"); }
 /// The products of each 32 of a k-block, in registers one behind the other; there are functions for some widths.
 template <uint32_t Registers>
 __device__ void wgmma_k32_each(float (&d)[Registers], uint64_t a, uint64_t b);
-/// A product of 32 of K and, behind it, that of scales: of a thread's two rows of A in registers, and of B's rows.
-template <uint32_t Registers>
-__device__ void wgmma_k32_mx(float (&d)[Registers], uint64_t a, uint64_t b, uint32_t upper, uint32_t lower,
-                             uint64_t scales);
 #include <finegemm/device/ptx/wgmma.inl>
+#ifdef FG_WGMMA_DECODED
+#include <finegemm/device/ptx/wgmma_decoded.inl>
+#endif
 
 }  // namespace finegemm::ptx

@@ -67,6 +67,17 @@ inline uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selectors) {
     return chosen;
 }
 inline uint32_t spread_signs(uint32_t x) { return (x >> 7 & 0x01010101u) * 0xff; }
+inline uint32_t spread_low_codes(uint32_t x) {
+    const auto spread = [](uint32_t code) { return code | (code >> 7) * 0xff00; };
+    return spread(x & 0xff) | spread(x >> 8 & 0xff) << 16;
+}
+inline uint32_t spread_high_codes(uint32_t x) { return spread_low_codes(x >> 16); }
+inline uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
+    const auto product = [](uint32_t x, uint32_t y) {
+        return bf16_of_float(float_of_bf16(static_cast<uint16_t>(x)) * float_of_bf16(static_cast<uint16_t>(y)));
+    };
+    return product(a, b) | static_cast<uint32_t>(product(a >> 16, b >> 16)) << 16;
+}
 inline uint32_t highest_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
     return a >> 24 | b >> 24 << 8 | c >> 24 << 16 | d >> 24 << 24;
 }

@@ -81,6 +81,21 @@ struct HostOperand16 {
     }
 };
 
+/// The hardware's order of sums is not known: 16 products and a sum are added exactly here, and cut off.
+inline std::vector<float> added_16_bits(const std::vector<float>& x, const std::vector<float>& y, uint32_t n,
+                                        std::vector<float> sums) {
+    constexpr uint32_t kK = 64;
+    for (uint32_t i = 0; i < 64 * n; ++i) {
+        double sum = sums[i];
+        for (uint32_t k = 0; k < kK; ++k) {
+            sum += static_cast<double>(x[i / n * kK + k]) * static_cast<double>(y[i % n * kK + k]);
+            if (k % 16 == 15) sum = cut_off(sum);
+        }
+        sums[i] = canonical(static_cast<float>(sum));
+    }
+    return sums;
+}
+
 /// Are two-byte elements f16? The type is no argument of the instructions' wrappers.
 inline bool host_elements_are_f16 = false;
 
@@ -200,6 +215,32 @@ template <uint32_t R>
 void add_wgmma_k64_fp8_of_registers(float (&d)[R], const uint32_t (&a)[8], uint32_t b) {
     start_of_registers(d, a, b, true);
 }
+/// 64 of K in bf16: for each 16 four registers, of rows eight apart in turn, then of columns eight further on.
+template <uint32_t R>
+void wgmma_k64_bf16_of_registers(float (&d)[R], const uint32_t (&a)[16], uint32_t b, uint32_t add) {
+    constexpr uint32_t kN = R * 2, kK = 64;
+    const HostOperand16 right = HostOperand16::of(wgmma_descriptor_with(b), false);
+    host_kernel::Machine::Products& products = machine->products();
+    const uint32_t thread = threadIdx.x % 128, which = products.started[thread] - products.finished;
+    while (products.next.size() <= which) products.next.emplace_back();
+    auto& left = products.next[which].left;
+    if (!left) left = std::make_shared<std::vector<uint8_t>>(64 * kK * 2);
+    for (uint32_t reg = 0; reg < 16; ++reg) {
+        const uint32_t row = thread / 32 * 16 + thread % 32 / 4 + reg % 2 * 8;
+        const uint32_t k = reg / 4 * 16 + reg % 4 / 2 * 8 + thread % 4 * 2;
+        std::memcpy(&(*left)[(row * kK + k) * 2], &a[reg], 4);
+    }
+    start_product(d, add != 0, [=, codes = left](std::vector<float> sums) {
+        const auto y = right.values(kN, kK, false);
+        std::vector<float> x(64 * kK);
+        for (uint32_t i = 0; i < 64 * kK; ++i) {
+            uint16_t code;
+            std::memcpy(&code, &(*codes)[i * 2], 2);
+            x[i] = float_of_bf16(code);
+        }
+        return added_16_bits(x, y, kN, std::move(sums));
+    });
+}
 /// Sums of integers, which the machine keeps as the bits of floats.
 template <uint32_t R>
 void wgmma_k128(int32_t (&d)[R], uint64_t a, uint64_t b) {
@@ -218,22 +259,13 @@ void wgmma_k128(int32_t (&d)[R], uint64_t a, uint64_t b) {
 }
 template <uint32_t R>
 void wgmma_k16_bf16(float (&d)[R], uint64_t a, uint64_t b);  // declared for kernels that nobody runs here
-/// The hardware's order of sums is not known: 16 products and a sum are added exactly here, and cut off.
 template <bool MnA = false, bool MnB = false, uint32_t R>
 void wgmma_k64(float (&d)[R], uint64_t a, uint64_t b, uint32_t add) {
     const HostOperand16 left = HostOperand16::of(a, MnA), right = HostOperand16::of(b, MnB);
     start_product(d, add != 0, [=](std::vector<float> sums) {
         constexpr uint32_t kN = R * 2, kK = 64;
         const auto x = left.values(64, kK, host_elements_are_f16), y = right.values(kN, kK, host_elements_are_f16);
-        for (uint32_t i = 0; i < 64 * kN; ++i) {
-            double sum = sums[i];
-            for (uint32_t k = 0; k < kK; ++k) {
-                sum += static_cast<double>(x[i / kN * kK + k]) * static_cast<double>(y[i % kN * kK + k]);
-                if (k % 16 == 15) sum = cut_off(sum);
-            }
-            sums[i] = canonical(static_cast<float>(sum));
-        }
-        return sums;
+        return added_16_bits(x, y, kN, std::move(sums));
     });
 }
 inline void wgmma_fence() { machine->show(0); }
