@@ -58,7 +58,7 @@ def test_so_they_have_for_scales_of_rows(shape, accumulate, device):
 def test_so_they_have_for_mx_scales(shape, groups):
     fields = {"groups": groups} if groups else {}
     account = finegemm.explain(*shape, device="h200", a_mx=True, b_mx=True, **fields)
-    check_predictions(Case(shape, groups=groups, mx=True), account, 3)
+    check_predictions(Case(shape, groups=groups, mx=True), account, 1 if groups else 3)  # which one kernel serves
 
 
 @pytest.mark.parametrize("device", fit_costs.BYTES_PER_US)
