@@ -1,5 +1,6 @@
 // A stand-in for NCCL: ranks are threads, whose messages meet in one mailbox of the process. Layer tests.
 // FINEGEMM_MOCK_NCCL=CALL: that call fails. Types are declared as nccl.h has them, not taken from the library.
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
@@ -32,7 +33,7 @@ std::condition_variable changed;
 std::map<std::tuple<uint64_t, int, int, uint64_t>, std::vector<char>> mailbox;  // by id, sender, receiver, number
 std::map<uint64_t, int> members;
 uint64_t next_id = 1;
-int aborts = 0;
+std::atomic<int> aborts = 0;  // by ranks, which are threads
 thread_local std::vector<Part> group;
 thread_local int depth = 0;
 
