@@ -110,6 +110,8 @@ TEST(Candidates, OfFewRowsOfMxProductsHaveTilesOfAsManyRows) {
         for (const uint32_t m : {1u, 16u}) EXPECT_EQ(choice({.m = m, .n = n, .k = k}).tile_m, 16u) << m << "x" << n;
         EXPECT_LE(choice({.m = 32, .n = n, .k = k}).tile_m, 32u) << n;
         EXPECT_GE(choice({.m = 512, .n = n, .k = k}).tile_m, 64u) << n;
+        const GemmConfig of_groups = choice({.m = 64 * 1024, .n = n, .k = k, .groups = {Grouping::Rows, 64, 4}});
+        EXPECT_EQ(of_groups.tile_m, 64u) << n << ": its kernel has a loop for each sixteen rows";
     }
 }
 
