@@ -48,26 +48,34 @@ public:
         const uint32_t first = kTopkBins - (threadIdx.x + 1) * kEach;  // thread 0 has the largest
         const uint32_t rank = C.ctas > 1 ? ptx::cluster_rank() : 0;
         sync_cluster<C>();  // all have counted
-        const ptx::SmemAddr own = ptx::smem_address(&shared_.placing.counts[turn_][first]);
+        const ptx::SmemAddr at = ptx::smem_address(&shared_.placing.counts[turn_][first]);
         const uint32_t last = turn_ > 0 ? turn_ - 1 : kTurns - 1;
         turn_ = turn_ + 1 < kTurns ? turn_ + 1 : 0;
-        ptx::Words4 counts = ptx::load_shared_words_x4(own);
+        ptx::Words4 counts = ptx::load_shared_words_x4(at);
         if (C.ctas > 1 && !everywhere)
 #pragma unroll 2  // all at once would spill
             for (uint32_t i = 1; i < C.ctas; ++i) {
-                const ptx::Words4 more = ptx::load_cluster_x4(ptx::map_to_rank(own, (rank + i) % C.ctas));
+                const ptx::Words4 more = ptx::load_cluster_x4(ptx::map_to_rank(at, (rank + i) % C.ctas));
 #pragma unroll
                 for (uint32_t u = 0; u < kEach; ++u) counts.w[u] += more.w[u];
             }
         // One CTA clears the counts that it has just read. A cluster clears those of the turn before, which nobody
         // reads any more, and to which nobody adds before the next barrier.
         ptx::store_shared_words_x4(ptx::smem_address(&shared_.placing.counts[last][first]), {});
-        uint32_t before = sum_before(counts.w[0] + counts.w[1] + counts.w[2] + counts.w[3]);
+        const uint32_t warp = threadIdx.x / kWarpSize, lane = ptx::lane();
+        const uint32_t own = counts.w[0] + counts.w[1] + counts.w[2] + counts.w[3], of_warp = ptx::sum_of_lanes(own);
+        if (lane == 0) shared_.sums[warp] = of_warp;
+        __syncthreads();  // the warps' sums are there, and what was found before has been read
+        uint32_t before = ptx::sum_of_lanes(lane < warp ? shared_.sums[lane % C.warps()] : 0);
 #pragma unroll
-        for (uint32_t u = kEach; u-- > 0;) {
-            if (before < wanted && wanted <= before + counts.w[u]) shared_.found = {first + u, before, counts.w[u]};
-            before += counts.w[u];
-            visit(first + u, counts.w[u]);
+        for (uint32_t u = 0; u < kEach; ++u) visit(first + u, counts.w[u]);
+        if (before < wanted && wanted <= before + of_warp) {  // one warp has it
+            before += sum_up_to(own) - own;
+#pragma unroll
+            for (uint32_t u = kEach; u-- > 0;) {
+                if (before < wanted && wanted <= before + counts.w[u]) shared_.found = {first + u, before, counts.w[u]};
+                before += counts.w[u];
+            }
         }
         __syncthreads();  // it has been found
         return shared_.found;
@@ -78,14 +86,6 @@ public:
 
 private:
     static constexpr uint32_t kTurns = TopkPlacing<C>::kCounts;
-
-    /// The sum of what the threads before this one have in its CTA. All threads call it.
-    __device__ uint32_t sum_before(uint32_t x) {
-        const uint32_t warp = threadIdx.x / kWarpSize, lane = ptx::lane(), up_to = sum_up_to(x);
-        if (lane == kWarpSize - 1) shared_.sums[warp] = up_to;
-        __syncthreads();  // the warps' sums are there, and what was found before has been read
-        return ptx::sum_of_lanes(lane < warp ? shared_.sums[lane % C.warps()] : 0) + up_to - x;
-    }
 
     TopkShared<C>& shared_;
     uint32_t turn_ = 0;
@@ -120,7 +120,8 @@ struct TopkColumnWords {
     }
 };
 
-/// Finds the digits behind the first one, of which `counted` have been counted.
+/// Finds the digits behind the first one, of which `counted` have been counted. Where all that agree in some are
+/// wanted, the others do not matter: it is the least word that has these.
 template <TopkConfig C, typename Words>
 __device__ TopkWord find_behind(TopkCounts<C>& counts, TopkFound found, uint32_t wanted, const Words& words,
                                 uint32_t counted = 0) {
@@ -137,6 +138,7 @@ __device__ TopkWord find_behind(TopkCounts<C>& counts, TopkFound found, uint32_t
             });
         found = counts.find(word.wanted, everywhere);
         word = {word.word << (before - shift) | found.digit, word.wanted - found.before, found.count};
+        if (word.wanted == word.equal) return {word.word << shift, word.wanted, word.equal};
     }
     return word;
 }

@@ -4,6 +4,7 @@
 #include <finegemm/topk/topk.h>
 #include <finegemm/device/ptx/control.cuh>
 #include <finegemm/device/ptx/convert.cuh>
+#include <finegemm/device/warp.cuh>
 
 namespace finegemm::device {
 
@@ -102,6 +103,14 @@ struct TopkLoaded {
     __device__ uint32_t key(uint32_t i) const { return row.key(column(i)); }
     __device__ uint32_t column(uint32_t i) const { return first + i; }
 };
+
+/// The first of `count` places of this lane, of those that all lanes of a warp take together.
+__device__ inline uint32_t take_places(uint32_t& taken, uint32_t count) {
+    const uint32_t up_to = sum_up_to(count);
+    uint32_t place = 0;
+    if (ptx::lane() == kWarpSize - 1 && up_to > 0) place = atomicAdd(&taken, up_to);
+    return ptx::value_of(place, kWarpSize - 1) + up_to - count;
+}
 
 /// Calls visit(i) for each key of a CTA from `begin` to `end`. Of keys that are not listed a warp has neighbours, and
 /// all of its lanes come.

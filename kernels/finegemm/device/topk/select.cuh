@@ -63,10 +63,7 @@ __device__ void list_candidates(TopkShared<C>& shared, const TopkRow<C>& row, fl
         uint32_t count = 0;  // NaN is not less
 #pragma unroll
         for (uint32_t u = 0; u < C.batch(); ++u) count += float_of_bits(batch.words[u]) < bound ? 0 : 1;
-        const uint32_t up_to = sum_up_to(count);
-        uint32_t place = 0;
-        if (ptx::lane() == kWarpSize - 1 && up_to > 0) place = atomicAdd(&shared.listed, up_to);
-        place = ptx::value_of(place, kWarpSize - 1) + up_to - count;
+        const uint32_t place = take_places(shared.listed, count);
         if (place + count > C.listed()) continue;
         ptx::SmemAddr to = list + place * 4;
 #pragma unroll
@@ -285,13 +282,22 @@ __device__ void store_sorted(const TopkParams& p, const TopkRowResult& result, T
 /// counted.
 template <TopkConfig C>
 __device__ TopkSifted<C> sift(TopkShared<C>& shared, TopkCounts<C>& counts, const TopkHeld<C>& keys, uint32_t digit) {
+    static_assert(C.held() <= C.threads() * kWarpSize);  // a bit for each key of a thread
+    const uint32_t least = digit << topk_digit_shift(0), most = ((digit + 1) << topk_digit_shift(0)) - 1;
+    uint32_t bit = 1, equal = 0;
     for_keys<C>(0, keys.count, [&](uint32_t i) {
-        const uint32_t key = keys.key(i), first = topk_digit(key, 0), above = ptx::ballot(first > digit);
+        const uint32_t key = keys.key(i), above = ptx::ballot(key > most);
         if (ptx::lane() == 0) shared.placing.marks[i / kWarpSize] = above;
-        if (first != digit) return;
-        shared.placing.selected[atomicAdd(&shared.sifted, 1u)] = i;
-        counts.add(topk_digit(key, 1));
+        equal |= key >= least && key <= most ? bit : 0;
+        bit <<= 1;
     });
+    uint32_t place = take_places(shared.sifted, ptx::count_bits(equal));
+#pragma unroll 1
+    for (; equal != 0; equal &= equal - 1) {
+        const uint32_t i = ptx::lowest_bit(equal) * C.threads() + threadIdx.x;
+        shared.placing.selected[place++] = i;
+        counts.add(topk_digit(keys.key(i), 1));
+    }
     __syncthreads();  // all are sifted
     return {shared, keys.first, shared.sifted};
 }
@@ -380,8 +386,9 @@ __device__ void topk_select(const TopkParams& p) {
     TopkShared<C>& shared = ptx::dynamic_shared_object<TopkShared<C>>();
     TopkCounts<C> counts(shared);
     ptx::grid_launch_dependents();
+    const uint32_t rank = C.ctas > 1 ? ptx::cluster_rank() : 0;
     ptx::grid_dependency_wait();
-    const uint32_t rank = C.ctas > 1 ? ptx::cluster_rank() : 0, clusters = gridDim.x / C.ctas;
+    const uint32_t clusters = gridDim.x / C.ctas;
     for (uint32_t row = blockIdx.x / C.ctas; row < p.rows; row += clusters) {
         select_from_row<C>(p, shared, counts, row, rank);
         sync_cluster<C>();  // what it left in shared memory has been read
