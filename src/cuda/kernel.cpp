@@ -50,7 +50,7 @@ Kernel::Kernel(const Device& device, const std::string& cubin, const std::string
         KernelHandle kernel = nullptr;
         driver.check(api.LibraryGetKernel(&kernel, library_, entry.c_str()), "cuLibraryGetKernel(" + entry + ")");
         driver.check(api.KernelGetFunction(&function_, kernel), "cuKernelGetFunction(" + entry + ")");
-        driver.check(api.FuncSetAttribute(function_, kMaxDynamicSharedMemory, static_cast<int>(shape.smem_bytes)),
+        driver.check(api.FuncSetAttribute(function_, kMaxDynamicSharedMemory, static_cast<int>(shape.most_smem_bytes)),
                      "cuFuncSetAttribute(" + entry + ")");
         resident_ = occupancy();
     } catch (...) {
@@ -86,8 +86,10 @@ uint32_t Kernel::occupancy() const {
     return static_cast<uint32_t>(resident);
 }
 
-void Kernel::launch(uint32_t grid, const void* parameters, StreamHandle stream, bool overlap) const {
-    const Launch launch(shape_, grid, stream, overlap);
+void Kernel::launch(uint32_t grid, const void* parameters, StreamHandle stream, bool overlap,
+                    uint32_t smem_bytes) const {
+    Launch launch(shape_, grid, stream, overlap);
+    if (smem_bytes > 0) launch.config.smem_bytes = smem_bytes;
     void* arguments[] = {const_cast<void*>(parameters)};
     const Driver& driver = device_.driver();
     if (const Result result = driver.api.LaunchKernelEx(&launch.config, function_, arguments, nullptr); result != 0)

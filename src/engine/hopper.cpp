@@ -239,8 +239,10 @@ const cuda::Kernel& HopperBackend::kernel_of(const Config& config, const Poll& p
         if (slot) return *slot;
     }
     const jit::Binary binary = provider_.get(jit::source_of(config), poll);
-    const cuda::LaunchShape shape{
-        .block = config.threads(), .cluster = cluster_of(config), .smem_bytes = smem_bytes_of(config)};
+    const cuda::LaunchShape shape{.block = config.threads(),
+                                  .cluster = cluster_of(config),
+                                  .smem_bytes = smem_bytes_of(config),
+                                  .most_smem_bytes = most_smem_bytes_of(config)};
     auto kernel = std::make_unique<const cuda::Kernel>(device_, binary.cubin, binary.entry, shape);
     const std::unique_lock lock(mutex_);
     if (!slot) slot = std::move(kernel);
@@ -274,8 +276,10 @@ void HopperBackend::start(const OperationCall& call) {
     bool overlap = false;
     if constexpr (requires { call.options.pdl; }) overlap = call.options.pdl;
     const auto start = [&](const cuda::Kernel& kernel, const auto& launch) {
+        uint32_t smem_bytes = 0;
         if constexpr (requires { launch.overlaps; }) overlap = launch.overlaps;
-        kernel.launch(launch.grid, &launch.params, call.options.stream, overlap);
+        if constexpr (requires { launch.smem_bytes; }) smem_bytes = launch.smem_bytes;
+        kernel.launch(launch.grid, &launch.params, call.options.stream, overlap, smem_bytes);
     };
     if constexpr (requires { call_key(call); }) {
         const auto kept = kept_launch(call);

@@ -28,5 +28,11 @@ uint32_t smem_bytes_of(const Config& config) {
     if constexpr (requires { config.smem_bytes(); }) return config.smem_bytes();
     else return 0;
 }
+/// What a launch of it may ask for.
+template <typename Config>
+uint32_t most_smem_bytes_of(const Config& config) {
+    if constexpr (requires { config.most_smem_bytes(); }) return config.most_smem_bytes();
+    else return smem_bytes_of(config);
+}
 
 }  // namespace finegemm

@@ -80,7 +80,7 @@ TEST_F(HopperTopk, ComputesNoMoreLogitsAtOnceThanItsMemoryHolds) {
             const MqaParams& logits = launches[i].mqa;
             const TopkParams& selected = launches[i + 1].topk;
             EXPECT_EQ(launches[i].programmatic, pdl || i > 0);  // asked for of the first launch
-            EXPECT_FALSE(launches[i + 1].programmatic);
+            EXPECT_TRUE(launches[i + 1].programmatic);
             EXPECT_EQ(static_cast<const void*>(logits.logits), selected.logits);
             EXPECT_EQ(std::tuple(logits.logits_stride, selected.logits_stride), std::tuple(4 * stride, stride));
             EXPECT_EQ(logits.fill, 0u);
@@ -92,6 +92,17 @@ TEST_F(HopperTopk, ComputesNoMoreLogitsAtOnceThanItsMemoryHolds) {
         }
         EXPECT_EQ(rows, static_cast<uint32_t>(queries));
     }
+}
+
+TEST_F(HopperTopk, LeavesNoSmMoreThanItsShareOfASelectionBehindLogits) {
+    const uint32_t of_sm = 228 * 1024;
+    for (const auto& [queries, share] : {std::pair(32, 1u), {132, 1u}, {133, 2u}, {256, 2u}, {300, 3u}, {500, 4u}}) {
+        const uint32_t bytes = prefill(queries, 8192).back().smem_bytes + 1024;  // those of the system, too
+        EXPECT_LE(share * bytes, of_sm);
+        EXPECT_GT((share + 1) * bytes, of_sm);
+        EXPECT_EQ(select(queries, 8192).smem_bytes, TopkConfig{1}.smem_bytes());
+    }
+    EXPECT_GT(2 * (prefill(1, 131072).back().smem_bytes + 1024), of_sm);
 }
 
 TEST_F(HopperTopk, ComputesAllLogitsThatAreAskedForWhereTheyAreWanted) {

@@ -88,6 +88,10 @@ struct TopkConfig {
     /// Columns that a thread loads at once.
     FG_HD static constexpr uint32_t batch() { return 8; }
     FG_HD constexpr uint32_t smem_bytes() const;
+    /// With so much no SM takes more CTAs of a launch than `share`: those that begin while SMs are busy with another
+    /// launch would else crowd on the SMs that are free first.
+    FG_HD constexpr uint32_t smem_bytes(uint32_t share) const;
+    FG_HD constexpr uint32_t most_smem_bytes() const { return smem_bytes(1); }
 
     /// Columns of all parts but the last one.
     FG_HD constexpr uint32_t each(TopkWindow w) const {
@@ -191,6 +195,10 @@ FG_HD constexpr uint32_t TopkConfig::smem_bytes() const {
            : ctas == 1 ? sizeof(TopkShared<TopkConfig{1}>)
                        : sizeof(TopkShared<TopkConfig{2}>);
 }
+FG_HD constexpr uint32_t TopkConfig::smem_bytes(uint32_t share) const {
+    constexpr uint32_t kOfSm = 228 * 1024, kOfSystem = 1024;  // the latter for each CTA
+    return share >= ctas_per_sm() ? smem_bytes() : max(smem_bytes(), kOfSm / (share + 1) - kOfSystem + 16);
+}
 static_assert(4 * (TopkConfig{1}.smem_bytes() + 1024) <= 228 * 1024 && 2 * TopkConfig{2}.smem_bytes() <= 226 * 1024 &&
               2 * (TopkConfig{2, true}.smem_bytes() + 1024) <= 228 * 1024);
 
@@ -211,6 +219,7 @@ struct TopkParams {
     uint32_t
         own_lengths;  // 1: each of them has its own, none above that of the last; else the row before sees one less
     uint32_t sorted;
+    uint32_t early_windows;  // 1: windows are there before the launch before this one ends
 
     FG_HD constexpr TopkWindow window(uint32_t row) const {
         const uint32_t begin = starts ? clipped(starts[row]) : 0, end = ends ? end_of(row) : width;
@@ -220,8 +229,8 @@ struct TopkParams {
 private:
     FG_HD constexpr uint32_t clipped(int32_t x) const { return x < 0 ? 0 : min(static_cast<uint32_t>(x), width); }
     FG_HD constexpr uint32_t end_of(uint32_t row) const {
-        const uint32_t i = row % each, behind = each - 1 - i;
-        const int32_t* const of = ends + row / each * ends_stride;
+        const uint32_t group = each > 1 ? row / each : row, i = row - group * each, behind = each - 1 - i;
+        const int32_t* const of = ends + group * ends_stride;
         if (own_lengths) return min(clipped(of[i]), clipped(of[each - 1]));
         return *of > static_cast<int32_t>(behind) ? clipped(*of - static_cast<int32_t>(behind)) : 0;
     }

@@ -93,7 +93,8 @@ TopkParams topk_params(const TopkCall& call) {
             .k = static_cast<uint32_t>(call.k()),
             .each = static_cast<uint32_t>(call.each),
             .own_lengths = call.own_lengths,
-            .sorted = call.options.sorted};
+            .sorted = call.options.sorted,
+            .early_windows = call.early_windows};
 }
 
 std::string text_of(const TopkCall& call) {

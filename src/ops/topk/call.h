@@ -15,7 +15,9 @@ struct TopkCall : TopkArgs {
     const TopkOptions& options;
     int64_t each = 1;         // rows that a row of `ends` is of
     bool own_lengths = true;  // it has one for each of them; else the row before sees one number less
-    bool of_logits = false;   // the launch before computes them: a selection from few rows may begin before it ends
+    bool of_logits = false;   // the launch before computes them: a selection may begin before it ends
+
+    bool early_windows = false;  // they are there before the launch before ends
 
     int64_t rows() const { return logits.rows; }
     int64_t k() const { return out.indices.cols; }

@@ -48,8 +48,11 @@ TopkLaunch launch_of(const TopkCall& call, const cuda::Driver&, uint32_t sms) {
     const TopkParams params = topk_params(call);
     const TopkConfig config = topk_config(call.rows(), call.logits.cols, usable);
     const uint32_t most = limited ? usable * config.ctas_per_sm() : kMaxGrid;
-    const bool overlaps = call.options.pdl || (call.of_logits && config.few);
-    return {config, params, std::clamp(most / config.ctas, 1u, params.rows) * config.ctas, overlaps};
+    const uint32_t grid = std::clamp(most / config.ctas, 1u, params.rows) * config.ctas;
+    // Larger clusters leave some SMs of a GPC idle: as many again are counted.
+    const uint32_t wanted = config.ctas > 2 ? 2 * grid : grid;
+    const uint32_t share = call.of_logits ? ceil_div(wanted, sms) : config.ctas_per_sm();
+    return {config, params, grid, call.options.pdl || call.of_logits, config.smem_bytes(share)};
 }
 
 }  // namespace finegemm

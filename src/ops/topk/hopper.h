@@ -12,7 +12,8 @@ struct TopkLaunch {
     TopkConfig config;
     TopkParams params;
     uint32_t grid;
-    bool overlaps;  // with the launch before it
+    bool overlaps;        // with the launch before it
+    uint32_t smem_bytes;  // of a CTA
 };
 
 /// Columns that a CTA selects from where clusters are not as large as they can be: a sixteenth of them fits, as a

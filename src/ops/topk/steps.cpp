@@ -87,15 +87,18 @@ PagedMqaCall part_of(const PagedMqaCall& all, int64_t first, int64_t count) {
 }
 
 /// The numbers of these logits that are selected from.
-TopkCall selection_of(const MqaCall& logits, const TopkOutputs& out, const TopkOptions& options) {
-    return {{.logits = logits.d, .starts = logits.starts, .ends = logits.ends, .out = out}, options, 1, true, true};
+/// `early`: windows are there when the call begins, as all of it waits for what is before it.
+TopkCall selection_of(const MqaCall& logits, const TopkOutputs& out, const TopkOptions& options, bool early) {
+    return {
+        {.logits = logits.d, .starts = logits.starts, .ends = logits.ends, .out = out}, options, 1, true, true, early};
 }
-TopkCall selection_of(const PagedMqaCall& logits, const TopkOutputs& out, const TopkOptions& options) {
+TopkCall selection_of(const PagedMqaCall& logits, const TopkOutputs& out, const TopkOptions& options, bool early) {
     return {{.logits = logits.d, .starts = {}, .ends = logits.lengths, .out = out},
             options,
             logits.queries_each(),
             logits.has_own_lengths() || logits.queries_each() == 1,
-            true};
+            true,
+            early};
 }
 
 /// Step after step: its logits, and what is selected from them.
@@ -103,7 +106,7 @@ template <typename SomeCall>
 void run(Backend& backend, const SomeCall& call, void* memory) {
     MqaOptions options = for_logits(call.options);
     TopkOptions selects = call.options;
-    selects.pdl = false;  // CTAs of many rows would fill the SMs that are done with logits first, not share all
+    selects.pdl = false;  // what was asked for is of the first launch; a selection overlaps with logits in any case
     const bool given = is_given(call.logits);
     if (!given) options.form = LogitsForm::Untouched;
     const auto all = logits_call(call, options);
@@ -114,8 +117,8 @@ void run(Backend& backend, const SomeCall& call, void* memory) {
         if (!given) part.d.data = memory, part.d.row_stride = stride_of(part.d.cols);
         part.d.rows = count;
         if (part.d.cols > 0) backend.run(part);
-        backend.run(selection_of(part, outputs_of(call.out, first, count), selects));
-        options.pdl = true;  // what was asked for is of the first launch
+        backend.run(selection_of(part, outputs_of(call.out, first, count), selects, !call.options.pdl));
+        options.pdl = true;
     }
 }
 

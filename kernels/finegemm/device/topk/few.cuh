@@ -34,8 +34,8 @@ __device__ void for_bits(uint32_t bits, const Visit& visit) {
 template <TopkConfig C>
 class TopkFewRow {
 public:
-    __device__ TopkFewRow(const TopkParams& p, TopkFewShared<C>& shared, uint32_t row, uint32_t rank)
-        : shared_(shared), window_(p.window(row)), part_(C.part(window_, rank)) {
+    __device__ TopkFewRow(TopkFewShared<C>& shared, const TopkWindow& window, uint32_t rank)
+        : shared_(shared), window_(window), part_(C.part(window_, rank)) {
         static_assert(C.held() <= C.threads() * kWarpSize);
         const uint32_t each = ceil_div(part_.count, C.warps() * kWarpSize) * kWarpSize;
         begin_ = min(threadIdx.x / kWarpSize * each, part_.count), end_ = min(begin_ + each, part_.count);
@@ -211,18 +211,17 @@ __device__ void place_few(TopkFewCounts<C>& counts, const TopkFewRow<C>& row, co
     for_bits(selected, [&](uint32_t bit) { store(above++, bit); });
 }
 
-/// Selects from one row. `first`: nobody has waited for zeros yet; `last`: no other row follows.
+/// Selects from one row. `last`: no other row follows.
 template <TopkConfig C>
 __device__ void select_few(const TopkParams& p, TopkFewShared<C>& shared, TopkFewCounts<C>& counts, uint32_t row,
-                           bool first, bool last) {
+                           const TopkWindow& window, bool last) {
     const uint32_t rank = ptx::cluster_rank();
-    const TopkFewRow<C> of(p, shared, row, rank);
+    const TopkFewRow<C> of(shared, window, rank);
     const uint32_t numbers = of.numbers();
     of.start_loading(p.logits + row * p.logits_stride);
     counts.clear_listed();
     if (threadIdx.x == 0) shared.listed = 0;
     if (p.histogram && threadIdx.x < kTopkHistogramBins) shared.histogram[threadIdx.x] = 0;
-    if (first) ptx::cluster_wait();  // counts of all are zero
     of.make_keys([&](uint32_t key) { counts.add(topk_digit(key, 0)); });
     const TopkFewFound found = counts.find_in_cluster(p.k, [&](uint32_t digit, uint32_t count) {
         if (p.histogram && count > 0) atomicAdd(&shared.histogram[topk_histogram_bin(digit)], count);
@@ -274,12 +273,13 @@ template <TopkConfig C>
 __device__ void topk_select_few(const TopkParams& p) {
     TopkFewShared<C>& shared = ptx::dynamic_shared_object<TopkFewShared<C>>();
     TopkFewCounts<C> counts(shared);
-    ptx::cluster_arrive();  // counts are zero
+    ptx::cluster_arrive();
     ptx::grid_launch_dependents();
-    ptx::grid_dependency_wait();
-    const uint32_t begin = blockIdx.x / C.ctas, clusters = gridDim.x / C.ctas;
-    for (uint32_t row = begin; row < p.rows; row += clusters)
-        select_few<C>(p, shared, counts, row, row == begin, row + clusters >= p.rows);
+    ptx::cluster_wait();  // counts of all are zero
+    const uint32_t clusters = gridDim.x / C.ctas;
+    for_windows(p, blockIdx.x / C.ctas, clusters, [&](uint32_t row, const TopkWindow& window) {
+        select_few<C>(p, shared, counts, row, window, row + clusters >= p.rows);
+    });
 }
 
 }  // namespace finegemm::device

@@ -18,6 +18,20 @@ __device__ inline float number_of_key(uint32_t key) {
     return float_of_bits(key ^ (key >> 31 != 0 ? 0x80000000u : ~0u));
 }
 
+/// Calls visit(row, window) for each row of a cluster, when the launch before has ended; the first window is
+/// known by then.
+template <typename Visit>
+__device__ void for_windows(const TopkParams& p, uint32_t first, uint32_t clusters, const Visit& visit) {
+    TopkWindow window = p.early_windows ? p.window(first) : TopkWindow{};
+    ptx::grid_dependency_wait();
+    if (!p.early_windows) window = p.window(first);
+#pragma unroll 1
+    for (uint32_t row = first; row < p.rows; row += clusters) {
+        if (row != first) window = p.window(row);
+        visit(row, window);
+    }
+}
+
 /// Numbers that a thread loads at once: those of columns `first`, and as many threads on each.
 struct TopkBatch {
     uint32_t first;
@@ -30,8 +44,8 @@ struct TopkBatch {
 template <TopkConfig C>
 class TopkRow {
 public:
-    __device__ TopkRow(const TopkParams& p, uint32_t row, uint32_t rank)
-        : logits_(p.logits + row * p.logits_stride), window_(p.window(row)), part_(C.part(window_, rank)) {}
+    __device__ TopkRow(const TopkParams& p, uint32_t row, const TopkWindow& window, uint32_t rank)
+        : logits_(p.logits + row * p.logits_stride), window_(window), part_(C.part(window_, rank)) {}
 
     __device__ const TopkWindow& window() const { return window_; }
     __device__ const TopkPart& part() const { return part_; }

@@ -344,8 +344,8 @@ __device__ void select_from(const TopkParams& p, TopkShared<C>& shared, TopkCoun
 /// Selects from one row. In the order of columns all CTAs write; sorted, the first one does.
 template <TopkConfig C>
 __device__ void select_from_row(const TopkParams& p, TopkShared<C>& shared, TopkCounts<C>& counts, uint32_t row,
-                                uint32_t rank) {
-    const TopkRow<C> of(p, row, rank);
+                                const TopkWindow& window, uint32_t rank) {
+    const TopkRow<C> of(p, row, window, rank);
     const TopkPart part = of.part();
     if (threadIdx.x < kTopkHistogramBins) shared.placing.histogram[threadIdx.x] = 0;
     if (threadIdx.x == 0) shared.total = 0, shared.sifted = 0;
@@ -387,12 +387,10 @@ __device__ void topk_select(const TopkParams& p) {
     TopkCounts<C> counts(shared);
     ptx::grid_launch_dependents();
     const uint32_t rank = C.ctas > 1 ? ptx::cluster_rank() : 0;
-    ptx::grid_dependency_wait();
-    const uint32_t clusters = gridDim.x / C.ctas;
-    for (uint32_t row = blockIdx.x / C.ctas; row < p.rows; row += clusters) {
-        select_from_row<C>(p, shared, counts, row, rank);
+    for_windows(p, blockIdx.x / C.ctas, gridDim.x / C.ctas, [&](uint32_t row, const TopkWindow& window) {
+        select_from_row<C>(p, shared, counts, row, window, rank);
         sync_cluster<C>();  // what it left in shared memory has been read
-    }
+    });
 }
 
 }  // namespace finegemm::device
