@@ -56,6 +56,17 @@ TEST(TopkKernel, AClusterThatKeepsARowGivesTheBitsOfTheCpu) {
         TopkProblem p(random, 2, 6000);
         expect_bits_of_cpu(p, {2u << i % 3, true}, i, pool);
     }
+    for (const double step : {0.0, 1.0}) {  // rows of which a warp has many sets, with equal numbers and with few
+        TopkProblem p(random, 1, 300);
+        p.cols = 30000;
+        p.logits = test::Buffer<float>(DType::F32, p.rows, p.cols, 2);
+        for (int64_t i = 0; i < p.rows; ++i)
+            for (int64_t j = 0; j < p.cols; ++j) {
+                const double x = random.normal(1);
+                p.logits.at(i, j) = static_cast<float>(step > 0 ? std::round(x / step) * step : x);
+            }
+        expect_bits_of_cpu(p, {2, true}, 0, pool);
+    }
 }
 
 /// A row that no cluster of `ctas` has room for. `number`: of a column.

@@ -185,9 +185,9 @@ struct TopkFewShared {
     };
     uint32_t listed_counts[3][1u << kTopkFewBits];  // of digits of keys that are listed
     TopkFewListing listings[C.ctas];
-    uint64_t counted, told, sent;  // mbarriers: sums, listings and `gathered` have come
+    uint64_t counted[2], told, sent;  // mbarriers: sums, by turns, listings and lists have come
     uint32_t warps[TopkConfig::warps()], own[TopkConfig::warps()];
-    uint32_t listed;
+    uint32_t listed, added;  // keys on the list; counts that are added in all CTAs
     TopkFewFound found;
 };
 FG_HD constexpr uint32_t TopkConfig::smem_bytes() const {

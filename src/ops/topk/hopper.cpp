@@ -11,7 +11,7 @@ namespace {
 constexpr uint32_t kMaxGrid = 1u << 20;
 
 /// Columns of a CTA below which another one costs more than it saves, where it keeps them and where it does not.
-constexpr int64_t kFewColumns = 4096, kColumns = 8192;
+constexpr int64_t kFewColumns = 2048, kColumns = 8192;
 
 /// Rows of so few columns beyond which clusters that keep them take as long as one CTA of each.
 constexpr int64_t kRowsOfFewColumns = 2;

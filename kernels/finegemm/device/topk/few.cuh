@@ -18,7 +18,10 @@ struct TopkBefore {
     uint32_t above, equal;
     uint32_t listed;  // of those that this thread has seen on the list, to be added: those that equal it from bit 16 on
 };
-/// Bits of 32 columns: keys above something, and keys that equal it.
+/// Sets of 32 columns of a warp up to which lanes place what is selected of a set together.
+inline constexpr uint32_t kTopkFewSets = 8;
+
+/// Bits of a lane's columns, which are 32 apart: keys above something, and keys that equal it.
 struct TopkMarks {
     uint32_t above, equal;
 };
@@ -90,22 +93,23 @@ public:
 #pragma unroll 4
         for (uint32_t i = begin_ + ptx::lane(); i < end_; i += kWarpSize) visit(shared_.keys[i]);
     }
-    /// Marks of 32 neighbours for each lane: how the upper bits of keys, but `shift`, compare with `word`.
+    /// Marks of the lane's columns: how the upper bits of keys, but `shift`, compare with `word`.
     __device__ TopkMarks marks(uint32_t shift, uint32_t word) const {
-        TopkMarks marks{0, 0};
-        const uint32_t sets = (end_ - begin_) / kWarpSize;
-        const uint32_t* const keys = &shared_.keys[begin_ + ptx::lane()];
-#pragma unroll 4
-        for (uint32_t j = 0; j < sets; ++j) {
-            const uint32_t upper = keys[j * kWarpSize] >> shift;
-            const uint32_t above = ptx::ballot(upper > word), equal = ptx::ballot(upper == word);
-            if (ptx::lane() == j) marks = {above, equal};
+        const uint32_t least = word << shift, most = ((word + 1) << shift) - 1;
+        uint32_t bit = 1, above = 0, not_below = 0;
+#pragma unroll 8
+        for (uint32_t i = begin_ + ptx::lane(); i < end_; i += kWarpSize, bit <<= 1) {
+            const uint32_t key = shared_.keys[i];
+            if (key > most) above |= bit;
+            if (key >= least) not_below |= bit;
         }
-        return marks;
+        return {above, not_below & ~above};
     }
-    /// A key and its column, of those that this lane has marks of.
-    __device__ uint32_t key(uint32_t bit) const { return shared_.keys[begin_ + ptx::lane() * kWarpSize + bit]; }
-    __device__ uint32_t column(uint32_t bit) const { return part_.first + begin_ + ptx::lane() * kWarpSize + bit; }
+    /// The key and the column of number `i` of the warp's.
+    __device__ uint32_t key(uint32_t i) const { return shared_.keys[begin_ + i]; }
+    __device__ uint32_t column(uint32_t i) const { return part_.first + begin_ + i; }
+    /// Sets of 32 columns of the warp, of each of which a lane has one.
+    __device__ uint32_t sets() const { return (end_ - begin_) / kWarpSize; }
 
 private:
     __device__ uint32_t last() const { return max(min(window_.end, part_.first + part_.count), part_.first); }
@@ -119,12 +123,44 @@ private:
 /// Lists keys that are marked as equal.
 template <TopkConfig C>
 __device__ void list_equal(TopkFewShared<C>& shared, const TopkFewRow<C>& row, uint32_t equal) {
-    const uint32_t count = ptx::count_bits(equal), up_to = sum_up_to(count);
-    uint32_t at = 0;
-    if (ptx::lane() == kWarpSize - 1 && up_to > 0) at = atomicAdd(&shared.listed, up_to);
-    at = ptx::value_of(at, kWarpSize - 1) + up_to - count;
-    for_bits(equal, [&](uint32_t bit) { shared.lists.own[at++] = row.key(bit); });
+    uint32_t at = take_places(shared.listed, ptx::count_bits(equal));
+    const uint32_t lane = ptx::lane();
+    for_bits(equal, [&](uint32_t bit) { shared.lists.own[at++] = row.key(bit * kWarpSize + lane); });
 }
+
+/// What a thread has of the list of all CTAs.
+template <TopkConfig C>
+class TopkFewListed {
+public:
+    __device__ TopkFewListed(const TopkFewShared<C>& shared, uint32_t total) : total_(total) {
+#pragma unroll
+        for (uint32_t u = 0; u < kEach; ++u) {
+            const uint32_t i = u * C.threads() + threadIdx.x;
+            keys_[u] = i < total ? shared.lists.all[i] : 0;
+        }
+    }
+    /// Calls visit(key) for those whose upper bits, but `shift`, are `word`.
+    template <typename Visit>
+    __device__ void for_agreeing(uint32_t shift, uint32_t word, const Visit& visit) const {
+#pragma unroll
+        for (uint32_t u = 0; u < kEach; ++u) {
+            if (u * C.threads() + threadIdx.x / kWarpSize * kWarpSize >= total_) break;  // of the whole warp
+            if (keys_[u] >> shift == word) visit(keys_[u]);
+        }
+    }
+    /// Calls visit(key) for those of the first `count` on the list.
+    template <typename Visit>
+    __device__ void for_first(uint32_t count, const Visit& visit) const {
+#pragma unroll
+        for (uint32_t u = 0; u < kEach; ++u)
+            if (u * C.threads() + threadIdx.x < count) visit(keys_[u]);
+    }
+
+private:
+    static constexpr uint32_t kEach = ceil_div(kTopkFewListed, C.threads());
+    const uint32_t total_;
+    uint32_t keys_[kEach];  // 0 is none
+};
 
 /// Finds what is selected of more than k numbers, whose first digits have been counted, how many keys before, and
 /// which are marked.
@@ -145,7 +181,7 @@ __device__ void find_few(TopkFewShared<C>& shared, TopkFewCounts<C>& counts, con
         row.for_keys([&](uint32_t key) {
             if (key >> shift == word.word) counts.add(key >> (shift - bits) & ((1u << bits) - 1));
         });
-        found = counts.find_in_cluster(word.wanted, [](uint32_t, uint32_t) {});
+        found = counts.find_in_cluster(word.wanted, false, [](uint32_t, uint32_t) {});
         next(bits, found);
         own.above += found.own_before, own.listed = found.own_count;
     }
@@ -166,49 +202,75 @@ __device__ void find_few(TopkFewShared<C>& shared, TopkFewCounts<C>& counts, con
     const uint32_t listed = align_up(listing.listed, 4), at = ptx::sum_of_lanes(lane < rank ? listed : 0);
     const uint32_t total = ptx::sum_of_lanes(listed);
     counts.send(align_up(own.listed, 4), at, total);
+    const TopkFewListed<C> list(shared, total);
 #pragma unroll 1
     for (uint32_t i = 0; shift > 0 && word.wanted < word.equal; ++i) {
-        const uint32_t bits = min(shift, kTopkFewBits);
-#pragma unroll 2
-        for (uint32_t j = threadIdx.x; j < total; j += C.threads()) {
-            const uint32_t key = shared.lists.all[j];
-            if (key >> shift == word.word) counts.add_listed(i, key >> (shift - bits) & ((1u << bits) - 1));
+        if (word.equal <= counts.kMostGathered) {
+            list.for_agreeing(shift, word.word, [&](uint32_t key) { counts.gather(key); });
+            __syncthreads();  // all are there
+            const TopkFound key = counts.find_gathered(word.wanted);
+            word = {key.digit, word.wanted - key.before, key.count}, shift = 0;
+            break;
         }
+        const uint32_t bits = min(shift, kTopkFewBits);
+        list.for_agreeing(shift, word.word,
+                          [&](uint32_t key) { counts.add_listed(i, key >> (shift - bits) & ((1u << bits) - 1)); });
         __syncthreads();  // all is counted
         next(bits, counts.find_listed(i, word.wanted));
     }
     // Where all that have these upper bits are selected, the others do not matter.
     if (word.wanted < word.equal) least = {word.word, word.wanted};
     else least = {(word.word << shift) - 1, 0};
-    for (uint32_t i = threadIdx.x; i < at; i += C.threads()) {
-        const uint32_t key = shared.lists.all[i];
-        before.listed += key > least.key ? 1 : key == least.key ? 1u << 16 : 0;
-    }
+    list.for_first(at, [&](uint32_t key) { before.listed += key > least.key ? 1 : key == least.key ? 1u << 16 : 0; });
 }
 
-/// Calls store(place, bit) for what is selected of the columns of which this lane has marks.
+/// Calls store(is_selected, place, i) for columns of the warp.
 template <TopkConfig C, typename Store>
 __device__ void place_few(TopkFewCounts<C>& counts, const TopkFewRow<C>& row, const TopkFewLeast& least,
                           TopkBefore before, const TopkMarks& marks, const Store& store) {
+    const uint32_t lane = ptx::lane(), sets = row.sets();
     TopkMarks exact{marks.above, 0};
     for_bits(marks.equal, [&](uint32_t bit) {
-        const uint32_t key = row.key(bit);
+        const uint32_t key = row.key(bit * kWarpSize + lane);
         exact.above |= key > least.key ? 1u << bit : 0;
         exact.equal |= key == least.key ? 1u << bit : 0;
     });
-    const uint32_t count = ptx::count_bits(exact.above) | ptx::count_bits(exact.equal) << 16;
-    const uint32_t lower = sum_up_to(count) - count;
-    uint32_t warps = count;
+    uint32_t warps = ptx::count_bits(exact.above) | ptx::count_bits(exact.equal) << 16;
     counts.sum_before(warps, before.listed);
-    uint32_t above = before.above + (before.listed & 0xffff) + (warps & 0xffff) + (lower & 0xffff);
-    const uint32_t equal = before.equal + (before.listed >> 16) + (warps >> 16) + (lower >> 16);
-    uint32_t selected = exact.above, left = least.wanted - min(equal, least.wanted);
-    for (; exact.equal != 0 && left > 0; --left) {
-        selected |= exact.equal & (~exact.equal + 1);
-        exact.equal &= exact.equal - 1;
+    uint32_t above = before.above + (before.listed & 0xffff) + (warps & 0xffff);
+    uint32_t equal = before.equal + (before.listed >> 16) + (warps >> 16);
+    const uint32_t lower = (1u << lane) - 1;
+    if (least.wanted == 0 && sets > kTopkFewSets) {  // most have few: a lane goes through one
+        uint32_t own = 0;
+#pragma unroll 8
+        for (uint32_t j = 0; j < sets; ++j) {
+            const uint32_t all = ptx::ballot((exact.above >> j & 1) != 0);
+            if (lane == j) own = all;
+        }
+        const uint32_t count = ptx::count_bits(own);
+        above += sum_up_to(count) - count;
+        for_bits(own, [&](uint32_t bit) { store(true, above++, lane * kWarpSize + bit); });
+        return;
     }
-    above += min(equal, least.wanted);
-    for_bits(selected, [&](uint32_t bit) { store(above++, bit); });
+    if (least.wanted == 0) {
+#pragma unroll 4
+        for (uint32_t j = 0; j < sets; ++j) {
+            const bool selected = (exact.above >> j & 1) != 0;
+            const uint32_t all = ptx::ballot(selected);
+            store(selected, above + ptx::count_bits(all & lower), j * kWarpSize + lane);
+            above += ptx::count_bits(all);
+        }
+        return;
+    }
+#pragma unroll 1
+    for (uint32_t j = 0; j < sets; ++j) {
+        const bool is_above = (exact.above >> j & 1) != 0, is_equal = (exact.equal >> j & 1) != 0;
+        const uint32_t aboves = ptx::ballot(is_above), equals = ptx::ballot(is_equal);
+        const uint32_t equal_at = equal + ptx::count_bits(equals & lower);
+        const uint32_t place = above + ptx::count_bits(aboves & lower) + min(equal_at, least.wanted);
+        store(is_above || (is_equal && equal_at < least.wanted), place, j * kWarpSize + lane);
+        above += ptx::count_bits(aboves), equal += ptx::count_bits(equals);
+    }
 }
 
 /// Selects from one row. `last`: no other row follows.
@@ -223,7 +285,7 @@ __device__ void select_few(const TopkParams& p, TopkFewShared<C>& shared, TopkFe
     if (threadIdx.x == 0) shared.listed = 0;
     if (p.histogram && threadIdx.x < kTopkHistogramBins) shared.histogram[threadIdx.x] = 0;
     of.make_keys([&](uint32_t key) { counts.add(topk_digit(key, 0)); });
-    const TopkFewFound found = counts.find_in_cluster(p.k, [&](uint32_t digit, uint32_t count) {
+    const TopkFewFound found = counts.find_in_cluster(p.k, p.histogram, [&](uint32_t digit, uint32_t count) {
         if (p.histogram && count > 0) atomicAdd(&shared.histogram[topk_histogram_bin(digit)], count);
     });
     if (p.histogram) {
@@ -238,8 +300,12 @@ __device__ void select_few(const TopkParams& p, TopkFewShared<C>& shared, TopkFe
     else marks = of.marks(0, 0);
     const TopkRowResult result(p, row);
     if (!p.sorted) {
-        place_few<C>(counts, of, least, before, marks, [&](uint32_t place, uint32_t bit) {
-            if (p.k > 0) result.store(place, of.column(bit), of.key(bit));
+        place_few<C>(counts, of, least, before, marks, [&](bool selected, uint32_t place, uint32_t i) {
+            if (result.values) {
+                if (selected && p.k > 0) result.store(place, of.column(i), of.key(i));
+            } else {
+                ptx::store_global_if(selected && p.k > 0, result.indices + place, of.column(i));
+            }
         });
         for (uint32_t i = numbers + rank * C.threads() + threadIdx.x; i < p.k; i += C.ctas * C.threads())
             result.store(i, static_cast<uint32_t>(kTopkNone));
@@ -257,8 +323,9 @@ __device__ void select_few(const TopkParams& p, TopkFewShared<C>& shared, TopkFe
     const ptx::SmemAddr ranked = ptx::map_to_rank(ptx::smem_address(shared.ranked), 0);
     if (rank == 0)
         for (uint32_t i = min(numbers, p.k) + threadIdx.x; i < size; i += C.threads()) shared.ranked[i] = 0;
-    place_few<C>(counts, of, least, before, marks, [&](uint32_t place, uint32_t bit) {
-        const uint64_t x = topk_ranked(of.key(bit), of.column(bit));
+    place_few<C>(counts, of, least, before, marks, [&](bool selected, uint32_t place, uint32_t i) {
+        if (!selected) return;
+        const uint64_t x = topk_ranked(of.key(i), of.column(i));
         ptx::store_cluster_x2(ranked + place * 8, static_cast<uint32_t>(x), static_cast<uint32_t>(x >> 32));
     });
     sync_ctas();  // all have been put there

@@ -5,7 +5,7 @@
 #include <finegemm/device/ptx/control.cuh>
 #include <finegemm/device/ptx/convert.cuh>
 #include <finegemm/device/ptx/mbarrier.cuh>
-#include <finegemm/device/warp.cuh>
+#include <finegemm/device/topk/row.cuh>
 
 namespace finegemm::device {
 
@@ -32,7 +32,8 @@ public:
         for (uint32_t i = threadIdx.x; i < 3 * kTopkBins / 4; i += C.threads())
             ptx::store_shared_words_x4(counts + i * 16, {});
         if (threadIdx.x > 0) return;
-        ptx::mbarrier_init(ptx::smem_address(&shared.counted), C.ctas * C.warps());
+        shared.added = 0;
+        for (uint64_t& counted : shared.counted) ptx::mbarrier_init(ptx::smem_address(&counted), C.ctas);
         ptx::mbarrier_init(ptx::smem_address(&shared.told), 1);
         ptx::mbarrier_init(ptx::smem_address(&shared.sent), 1);
         ptx::fence_mbarrier_init();
@@ -40,31 +41,47 @@ public:
 
     __device__ void add(uint32_t value) { atomicAdd(&shared_.counts[value], 1u); }
 
-    /// Finds the value that the `wanted`th largest digit of all CTAs has, if there are as many, and calls
-    /// visit(value, count) for each. Each CTA adds what it has counted in all: few values occur, mostly. Sums are taken
-    /// by turns: one clears those that it has read, and others add to these again only behind the next ones.
+    /// Finds the value that the `wanted`th largest digit of all CTAs has, if there are as many. Each CTA adds what it
+    /// has counted in all: few values occur, mostly, and only those of which it has fewer than `wanted` keys above can
+    /// be the one; `all_values`: all are added, and visit(value, count) is called for each. Sums and mbarriers are
+    /// taken by turns: one clears the sums that it has read, and others come to these again only when all of its
+    /// threads have come to the next ones.
     template <typename Visit>
-    __device__ TopkFewFound find_in_cluster(uint32_t wanted, const Visit& visit) {
-        const uint32_t lane = ptx::lane();
+    __device__ TopkFewFound find_in_cluster(uint32_t wanted, bool all_values, const Visit& visit) {
+        const uint32_t lane = ptx::lane(), warp = threadIdx.x / kWarpSize;
         __syncthreads();  // all have counted
-        const ptx::SmemAddr sums = ptx::smem_address(&shared_.sums[turn_][first()]);
-        const ptx::SmemAddr counted = ptx::smem_address(&shared_.counted);
-        const ptx::Words4 own = take(ptx::smem_address(&shared_.counts[first()]));
-#pragma unroll 1
-        for (uint32_t r = 0; r < C.ctas; ++r) {
-            const ptx::SmemAddr to = ptx::map_to_rank(sums, r), barrier = ptx::map_to_rank(counted, r);
+        const ptx::SmemAddr sums = ptx::smem_address(shared_.sums[turn_]);
+        const ptx::SmemAddr counted = ptx::smem_address(&shared_.counted[turn_]);
+        ptx::Words4 own = take(ptx::smem_address(&shared_.counts[first()]));
+        const uint32_t up_to = sum_up_to(sum_of(own));
+        if (lane == kWarpSize - 1) shared_.own[warp] = up_to;
+        __syncthreads();  // all warps' sums are there
+        uint32_t own_before = ptx::sum_of_lanes(lane < warp ? shared_.own[lane % C.warps()] : 0) + up_to - sum_of(own);
+        uint32_t above = own_before, added = 0;
 #pragma unroll
-            for (uint32_t u = 0; u < kEach; ++u)
-                if (own.w[u] > 0) ptx::add_async(to + u * 4, own.w[u], barrier);
+        for (uint32_t u = kEach; u-- > 0;) {
+            const uint32_t count = own.w[u];
+            if (above >= wanted && !all_values) own.w[u] = 0;
+            added += own.w[u] > 0 ? 1 : 0;
+            above += count;
         }
-        uint32_t added = 0;
+        uint32_t place = take_places(shared_.added, added);
 #pragma unroll
-        for (uint32_t u = 0; u < kEach; ++u) added += own.w[u] > 0 ? 4 : 0;  // bytes
-        added = ptx::sum_of_lanes(added);
-        if (lane < C.ctas) ptx::mbarrier_arrive_expect_tx_cluster(ptx::map_to_rank(counted, lane), added);
-        wait_for(shared_.counted, counted_parity_);
-        turn_ ^= 1;
-        return find(take(sums), own, wanted, visit);
+        for (uint32_t u = 0; u < kEach; ++u)
+            if (own.w[u] > 0) shared_.lists.all[place++] = (first() + u) | own.w[u] * kTopkBins;
+        __syncthreads();  // all that is added is listed
+        added = shared_.added;
+        // Threads add one count each to one CTA: those of few warps would take 60 clocks for each.
+        for (uint32_t i = threadIdx.x; i < added * C.ctas; i += C.threads()) {
+            const uint32_t x = shared_.lists.all[i / C.ctas], r = i % C.ctas;
+            ptx::add_async(ptx::map_to_rank(sums + x % kTopkBins * 4, r), x / kTopkBins, ptx::map_to_rank(counted, r));
+        }
+        if (threadIdx.x < C.ctas)  // one arrival of a CTA: each takes 16 clocks there
+            ptx::mbarrier_arrive_expect_tx_cluster(ptx::map_to_rank(counted, threadIdx.x), added * 4);
+        uint32_t parity = counted_parities_ >> turn_ & 1;
+        wait_for(shared_.counted[turn_], parity);
+        counted_parities_ ^= 1u << turn_, turn_ ^= 1;
+        return find(take(sums + first() * 4), own, own_before, wanted, visit);
     }
     /// Counts of digits of what is listed, which each CTA has. `i`: of which digit.
     __device__ void add_listed(uint32_t i, uint32_t value) { atomicAdd(&shared_.listed_counts[i][value], 1u); }
@@ -95,6 +112,21 @@ public:
         return {ptx::value_of(found.digit, lane_of_it), ptx::value_of(found.before, lane_of_it),
                 ptx::value_of(found.count, lane_of_it)};
     }
+
+    /// Gathers up to 32 keys, each from the thread that calls it with one.
+    __device__ void gather(uint32_t key) { gathered()[1 + atomicAdd(gathered(), 1u)] = key; }
+    /// The `wanted`th largest of those, as it is found among the lanes of each warp.
+    __device__ TopkFound find_gathered(uint32_t wanted) const {
+        const uint32_t lane = ptx::lane(), count = gathered()[0], own = lane < count ? gathered()[1 + lane] : 0;
+        uint32_t above = 0, equal = 0;
+        for (uint32_t i = 0; i < count; ++i) {
+            const uint32_t other = ptx::value_of(own, i);
+            above += other > own ? 1 : 0, equal += other == own ? 1 : 0;
+        }
+        const uint32_t at = ptx::highest_bit(ptx::ballot(lane < count && above < wanted && wanted <= above + equal));
+        return {ptx::value_of(own, at), ptx::value_of(above, at), ptx::value_of(equal, at)};
+    }
+    static constexpr uint32_t kMostGathered = kWarpSize;
 
     /// Tells all CTAs of the cluster what this one lists.
     __device__ void tell(const TopkFewListing& listing) {
@@ -141,6 +173,9 @@ private:
     static constexpr uint32_t kEach = kTopkBins / C.threads();
     static_assert(kEach == 4);
 
+    /// How many, and what: where counts of the last digit would be, which nobody wants then.
+    __device__ uint32_t* gathered() const { return shared_.listed_counts[2]; }
+
     /// Thread 0 has the largest values.
     __device__ static uint32_t first() { return kTopkBins - (threadIdx.x + 1) * kEach; }
     /// Leaves zeros.
@@ -151,29 +186,33 @@ private:
     }
     __device__ static uint32_t sum_of(const ptx::Words4& x) { return x.w[0] + x.w[1] + x.w[2] + x.w[3]; }
 
+    /// The warp that has the value finds it among its lanes'.
     template <typename Visit>
-    __device__ TopkFewFound find(const ptx::Words4& counts, const ptx::Words4& own, uint32_t wanted,
-                                 const Visit& visit) {
+    __device__ TopkFewFound find(const ptx::Words4& counts, const ptx::Words4& own, uint32_t own_before,
+                                 uint32_t wanted, const Visit& visit) {
         const uint32_t warp = threadIdx.x / kWarpSize, lane = ptx::lane();
-        const uint32_t up_to = sum_up_to(sum_of(counts)), own_up_to = sum_up_to(sum_of(own));
-        if (lane == kWarpSize - 1) shared_.warps[warp] = up_to, shared_.own[warp] = own_up_to;
+        const uint32_t all = ptx::sum_of_lanes(sum_of(counts));
+        if (lane == 0) shared_.own[warp] = all;
         __syncthreads();  // all warps' sums are there, and what was found before has been read
-        uint32_t before = up_to - sum_of(counts), own_before = own_up_to - sum_of(own);
-        before += ptx::sum_of_lanes(lane < warp ? shared_.warps[lane % C.warps()] : 0);
-        own_before += ptx::sum_of_lanes(lane < warp ? shared_.own[lane % C.warps()] : 0);
+        if (threadIdx.x == 0) shared_.added = 0;
+        uint32_t before = ptx::sum_of_lanes(lane < warp ? shared_.own[lane % C.warps()] : 0);
 #pragma unroll
-        for (uint32_t u = kEach; u-- > 0;) {
-            if (before < wanted && wanted <= before + counts.w[u])
-                shared_.found = {{first() + u, before, counts.w[u]}, own_before, own.w[u]};
-            before += counts.w[u], own_before += own.w[u];
-            visit(first() + u, counts.w[u]);
+        for (uint32_t u = 0; u < kEach; ++u) visit(first() + u, counts.w[u]);
+        if (before < wanted && wanted <= before + all) {
+            before += sum_up_to(sum_of(counts)) - sum_of(counts);
+#pragma unroll
+            for (uint32_t u = kEach; u-- > 0;) {
+                if (before < wanted && wanted <= before + counts.w[u])
+                    shared_.found = {{first() + u, before, counts.w[u]}, own_before, own.w[u]};
+                before += counts.w[u], own_before += own.w[u];
+            }
         }
         __syncthreads();  // it has been found, and counts are zero
         return shared_.found;
     }
 
     TopkFewShared<C>& shared_;
-    uint32_t turn_ = 0, counted_parity_ = 0, told_parity_ = 0, sent_parity_ = 0;
+    uint32_t turn_ = 0, counted_parities_ = 0, told_parity_ = 0, sent_parity_ = 0;
 };
 
 }  // namespace finegemm::device
