@@ -48,8 +48,8 @@ TEST_F(HopperTopk, GivesARowACtaOrAsManyAsWouldBeIdleOrMark131072ColumnsEach) {
 }
 
 TEST_F(HopperTopk, KeepsFewRowsInClusters) {
-    EXPECT_EQ(select(2, 8192).entry, "FineGEMM_topk_few_c4");
-    EXPECT_EQ(select(3, 8192).entry, "FineGEMM_topk_c1");
+    EXPECT_EQ(select(1, 8192).entry, "FineGEMM_topk_c1");
+    EXPECT_EQ(select(2, 8193).entry, "FineGEMM_topk_few_c8");
     EXPECT_EQ(select(1, 131072).entry, "FineGEMM_topk_few_c8");
     EXPECT_EQ(select(32, 65536).entry, "FineGEMM_topk_few_c4");
     EXPECT_EQ(select(32, 131072).entry, "FineGEMM_topk_few_c8");  // places for two CTAs on an SM

@@ -99,6 +99,23 @@ bool is_looked_at(int64_t column) {
     return at / TopkSample::kNear * TopkSample::kNear == sample.column(which * TopkSample::kNear);
 }
 
+TEST(TopkKernel, ListsWhatItsFirstDigitsBound) {
+    test::Random random(71);
+    ThreadPool pool(1);
+    // All numbers of the sample that have the highest first digit are wanted, so that no digit follows.
+    constexpr int64_t kSelected = 40;
+    const uint32_t wanted = TopkSample{TopkSample::kLeastStride, 0}.wanted(kSelected);
+    for (uint32_t seed = 0; seed < 6; ++seed) {
+        uint32_t large = 0;
+        TopkProblem p = long_row(random, 1, kSelected, [&](int64_t j) {
+            const bool is_large = is_looked_at(j) ? large < wanted : j % 7 == 0;
+            if (is_looked_at(j)) large += is_large ? 1 : 0;
+            return (is_large ? 4.0f : 1.0f) + static_cast<float>(random.any(0, 1000)) * 1e-4f;
+        });
+        expect_bits_of_cpu(p, {1}, seed, pool);
+    }
+}
+
 TEST(TopkKernel, TakesAnotherBoundWhereASampleHasMisled) {
     test::Random random(69);
     ThreadPool pool(1);

@@ -53,10 +53,10 @@ struct TopkPart {
 struct TopkSample {
     uint32_t stride, count;  // stride: a power of two
 
-    static constexpr uint32_t kNear = 8, kLeastStride = 128;  // kNear: 32 bytes, less is not loaded
+    static constexpr uint32_t kNear = 16, kLeastStride = 512;  // kNear: 64 bytes, less is not loaded
     FG_HD constexpr uint32_t column(uint32_t i) const {
         const uint32_t which = i / kNear;
-        return which * stride + which * 5 % (stride / kNear) * kNear + i % kNear;
+        return which * stride + (which * 5 & (stride / kNear - 1)) * kNear + i % kNear;
     }
     /// How many numbers of a sample are above a bound that more than k numbers of the row are above, but for one row of
     /// tens of thousands: four standard deviations for 128 expected ones, more for fewer.
@@ -80,10 +80,9 @@ struct TopkConfig {
     FG_HD static constexpr uint32_t warps() { return threads() / kWarpSize; }
     /// Clusters are for few rows, where latency counts: a CTA has more memory.
     FG_HD constexpr uint32_t ctas_per_sm() const { return ctas == 1 && !few ? 4 : 2; }
-    /// Columns of a part that is kept as a whole; of another one, those that may be selected: half as many, with their
-    /// columns.
-    FG_HD constexpr uint32_t held() const { return ctas == 1 && !few ? 8192 : 16384; }
-    FG_HD constexpr uint32_t listed() const { return held() / 2; }
+    /// Columns of a part that is kept as a whole; of another one, those that are listed as they may be selected.
+    FG_HD constexpr uint32_t held() const { return few ? 16384 : 8192; }
+    FG_HD constexpr uint32_t listed() const { return ctas == 1 ? 4096 : 8192; }
     FG_HD constexpr uint32_t held_columns() const { return ctas * held(); }
     /// Columns that a thread loads at once.
     FG_HD static constexpr uint32_t batch() { return 8; }
@@ -126,7 +125,10 @@ struct TopkLeast {
     FG_HD constexpr bool selects(uint32_t k, uint32_t column) const { return k > key || (k == key && column <= last); }
 };
 
-inline constexpr uint32_t kTopkMarked = 2016 * kWarpSize;  // columns of which it is marked at once which are selected
+/// Columns of which it is marked at once which are selected: four words of a thread.
+inline constexpr uint32_t kTopkMarked = 4 * TopkConfig::threads() * kWarpSize;
+
+inline constexpr uint32_t kTopkGathered = 64;  // keys that are compared with each other, at most
 
 /// What is needed until all that is selected has its place.
 template <TopkConfig C>
@@ -136,23 +138,25 @@ struct TopkPlacing {
     /// to the next ones, so that clusters have three by turns.
     uint32_t counts[kCounts][kTopkBins];
     union {
-        uint32_t histogram[kTopkHistogramBins];
-        uint32_t marks[kTopkMarked / kWarpSize];  // a bit for each column
+        uint32_t marks[kTopkMarked / kWarpSize];  // a bit for each column of a part that is not kept
+        uint32_t selected[kTopkMost];             // columns of a part that is kept, in order
+        uint64_t gathered[kTopkGathered];         // keys that agree in their upper bits, with their columns
     };
-    uint32_t selected[kTopkMost];  // columns, in order; before that, which keys are sifted
 };
 
 template <TopkConfig C>
 struct TopkShared {
-    uint32_t keys[C.held()];  // of a list: keys, first numbers, and behind C.listed() of these their columns
+    uint32_t keys[2 * C.listed()];  // of a list: keys, first numbers, and behind C.listed() of these their columns
     union {
         TopkPlacing<C> placing;
         uint64_t ranked[kTopkMost];  // what has been selected, to be sorted
     };
+    uint32_t histogram[kTopkHistogramBins];
     uint32_t sums[TopkConfig::warps()];
     uint32_t listed, total;  // numbers on the list, selected numbers; other CTAs read them
-    uint32_t sifted;
+    uint32_t gathered;       // keys
     TopkFound found;
+    TopkLeast least;
 };
 inline constexpr uint32_t kTopkFewListed = 2688;  // keys of a row that are listed, at most, with gaps between CTAs'
 

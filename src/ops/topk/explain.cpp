@@ -19,8 +19,8 @@ namespace {
 std::string why_ctas(int64_t rows, int64_t columns, const TopkConfig& c, uint32_t sms) {
     const int64_t held = c.held_columns();
     if (c.few)
-        return fmt::format("{} rows are few for {} SMs: a cluster of {}, which keeps {} columns, has each of them",
-                           rows, sms, c.ctas, held);
+        return fmt::format("{} few for {} SMs: a cluster of {}, which keeps {} columns, has each",
+                           rows == 1 ? "1 row is" : fmt::format("{} rows are", rows), sms, c.ctas, held);
     const std::string of = c.ctas == 1 ? "a CTA" : fmt::format("a cluster of {}", c.ctas);
     std::string why = fmt::format("{} keeps {} columns in shared memory", of, held);
     if (columns <= held) why += ", which is all of a row";

@@ -13,14 +13,11 @@ constexpr uint32_t kMaxGrid = 1u << 20;
 /// Columns of a CTA below which another one costs more than it saves, where it keeps them and where it does not.
 constexpr int64_t kFewColumns = 2048, kColumns = 8192;
 
-/// Rows of so few columns beyond which clusters that keep them take as long as one CTA of each.
-constexpr int64_t kRowsOfFewColumns = 2;
-
 /// The kernel that keeps each of few rows in as many CTAs as there are SMs for, or, where these have no room for it,
-/// places; of one CTA where there are not so many.
+/// places. One CTA keeps a row of few columns faster.
 TopkConfig few_rows_config(int64_t rows, int64_t width, uint32_t sms) {
     TopkConfig c{1, true};
-    if (rows * 2 > sms || (width <= kColumns && rows > kRowsOfFewColumns)) return {};
+    if (rows * 2 > sms || width <= kColumns) return {};
     const auto grows = [&] {
         if (rows * c.ctas * 2 <= sms && width > c.ctas * kFewColumns) return true;
         return rows * c.ctas * 2 <= int64_t{sms} * c.ctas_per_sm() && width > c.held_columns();

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/host_kernel/copies.h"
 #include "support/host_kernel/fiber_stacks.h"
 
 namespace finegemm::host_kernel {
@@ -177,12 +178,10 @@ public:
     /// Happens later; or at once, for what may be either.
     void later(std::function<void()> what) { pending_.push_back({current_, std::move(what)}); }
     /// A copy of the current thread, and what it does when all that it has started have ended.
-    void start_copy(std::function<void()> copy) { fibers_[current_].copies.push_back(std::move(copy)); }
+    void start_copy(std::function<void()> copy) { fibers_[current_].copies.start(std::move(copy)); }
+    Copies& copies() { return fibers_[current_].copies; }
     void after_copies(std::function<void()> what) {
-        later([copies = std::exchange(fibers_[current_].copies, {}), what] {
-            for (const auto& copy : copies) copy();
-            what();
-        });
+        later([land = fibers_[current_].copies.take(), what] { land(), what(); });
     }
     bool has_pending(uint32_t of_thread) const {
         for (const Pending& p : pending_)
@@ -269,7 +268,7 @@ private:
         bool done = false;
         uint32_t cluster_rounds = 0;
         std::vector<std::pair<uint32_t, uint32_t>> stored;  // since its last fence: first byte, and how many
-        std::vector<std::function<void()>> copies;          // that nothing waits for yet
+        Copies copies;                                      // that nothing waits for yet
 
         bool waits() const { return watched && (*watched & mask) == value; }
     };
@@ -299,7 +298,7 @@ private:
             fiber.context.uc_stack.ss_size = kStack;
             fiber.context.uc_link = nullptr;
             fiber.done = false, fiber.watched = nullptr, fiber.cluster_rounds = 0;
-            fiber.stored.clear(), fiber.copies.clear();
+            fiber.stored.clear(), fiber.copies.take();
             const auto self = reinterpret_cast<uintptr_t>(this);
             makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Machine::enter), 2, static_cast<uint32_t>(self),
                         static_cast<uint32_t>(self >> 32));

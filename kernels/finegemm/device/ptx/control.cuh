@@ -56,6 +56,13 @@ __device__ inline uint32_t lane() {
     return lane;
 }
 
+/// threadIdx.x, likewise.
+__device__ inline uint32_t thread() {
+    uint32_t thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread;
+}
+
 /// The value of lane 0, in all lanes of a converged warp: the compiler then knows that it is the same in all of them.
 __device__ inline uint32_t broadcast(uint32_t x) {
     asm volatile("shfl.sync.idx.b32 %0, %0, 0, 0x1f, 0xffffffff;" : "+r"(x));

@@ -126,6 +126,13 @@ __device__ inline void copy_async_x4(SmemAddr to, const float* from, uint32_t by
 /// Until all copies that this thread has started have landed; for others a barrier has to follow. PTX ISA,
 /// cp.async.wait_all.
 __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+/// Copies since the one before are a group; and until all groups but the last `Groups` have landed. PTX ISA,
+/// cp.async.commit_group and cp.async.wait_group.
+__device__ inline void end_group_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <uint32_t Groups>
+__device__ void wait_for_copies_but() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
+}
 
 /// Stores two floats into a CTA of the cluster and counts 8 bytes on its mbarrier. PTX ISA, st.async.
 __device__ inline void st_async_x2(SmemAddr to_cluster, float x, float y, SmemAddr barrier_cluster) {

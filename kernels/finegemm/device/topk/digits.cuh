@@ -45,7 +45,7 @@ public:
     __device__ TopkFound find(uint32_t wanted, const Visit& visit, bool everywhere = false) {
         constexpr uint32_t kEach = kTopkBins / C.threads();
         static_assert(kEach == 4);
-        const uint32_t first = kTopkBins - (threadIdx.x + 1) * kEach;  // thread 0 has the largest
+        const uint32_t thread = ptx::thread(), first = kTopkBins - (thread + 1) * kEach;  // thread 0 has the largest
         const uint32_t rank = C.ctas > 1 ? ptx::cluster_rank() : 0;
         sync_cluster<C>();  // all have counted
         const ptx::SmemAddr at = ptx::smem_address(&shared_.placing.counts[turn_][first]);
@@ -62,7 +62,7 @@ public:
         // One CTA clears the counts that it has just read. A cluster clears those of the turn before, which nobody
         // reads any more, and to which nobody adds before the next barrier.
         ptx::store_shared_words_x4(ptx::smem_address(&shared_.placing.counts[last][first]), {});
-        const uint32_t warp = threadIdx.x / kWarpSize, lane = ptx::lane();
+        const uint32_t warp = thread / kWarpSize, lane = ptx::lane();
         const uint32_t own = counts.w[0] + counts.w[1] + counts.w[2] + counts.w[3], of_warp = ptx::sum_of_lanes(own);
         if (lane == 0) shared_.sums[warp] = of_warp;
         __syncthreads();  // the warps' sums are there, and what was found before has been read
@@ -91,54 +91,56 @@ private:
     uint32_t turn_ = 0;
 };
 
-/// A word that was found by its digits: it is the `wanted`th of those that equal it, which are `equal`.
+/// The upper bits, but `shift`, of a word that was found by its digits: it is the `wanted`th of the `equal` words that
+/// agree in them.
 struct TopkWord {
-    uint32_t word, wanted, equal;
+    uint32_t word, wanted, equal, shift;
+
+    /// Where all that agree are wanted, the other bits do not matter.
+    __device__ bool all_are_wanted() const { return wanted == equal; }
+    __device__ uint32_t least() const { return word << shift; }
 };
 
 /// Keys as words.
-template <TopkConfig C, typename Source>
+template <typename Source>
 struct TopkKeyWords {
     const Source& source;
 
     template <typename Visit>
     __device__ void for_each(const Visit& visit) const {
-        for_keys<C>(0, source.count, [&](uint32_t i) { visit(source.key(i)); });
+        source.for_each([&](uint32_t key, uint32_t) { visit(key); });
     }
 };
 /// Columns of keys that equal one, as words that fall with them.
-template <TopkConfig C, typename Source>
+template <typename Source>
 struct TopkColumnWords {
     const Source& source;
     uint32_t key;
 
     template <typename Visit>
     __device__ void for_each(const Visit& visit) const {
-        for_keys<C>(0, source.count, [&](uint32_t i) {
-            if (source.key(i) == key) visit(~source.column(i));
+        source.for_each([&](uint32_t of_column, uint32_t column) {
+            if (of_column == key) visit(~column);
         });
     }
 };
 
-/// Finds the digits behind the first one, of which `counted` have been counted. Where all that agree in some are
-/// wanted, the others do not matter: it is the least word that has these.
+/// Finds digits behind the first one, up to `digits` in all, or until `few` words agree, or all that do are wanted.
 template <TopkConfig C, typename Words>
 __device__ TopkWord find_behind(TopkCounts<C>& counts, TopkFound found, uint32_t wanted, const Words& words,
-                                uint32_t counted = 0) {
-    TopkWord word{found.digit, wanted - found.before, found.count};
+                                uint32_t few, uint32_t digits = kTopkDigits) {
+    TopkWord word{found.digit, wanted - found.before, found.count, topk_digit_shift(0)};
 #pragma unroll 1
-    for (uint32_t i = 1; i < kTopkDigits; ++i) {
-        const uint32_t before = topk_digit_shift(i - 1), shift = topk_digit_shift(i);
+    for (uint32_t i = 1; i < digits && word.equal > few && !word.all_are_wanted(); ++i) {
+        const uint32_t before = word.shift, shift = topk_digit_shift(i);
         const bool everywhere = C.ctas > 1 && i == kTopkDigits - 1;
-        if (i > counted)
-            words.for_each([&](uint32_t x) {
-                if (x >> before != word.word) return;
-                if (everywhere) counts.add_everywhere(topk_digit(x, i));
-                else counts.add(topk_digit(x, i));
-            });
+        words.for_each([&](uint32_t x) {
+            if (x >> before != word.word) return;
+            if (everywhere) counts.add_everywhere(topk_digit(x, i));
+            else counts.add(topk_digit(x, i));
+        });
         found = counts.find(word.wanted, everywhere);
-        word = {word.word << (before - shift) | found.digit, word.wanted - found.before, found.count};
-        if (word.wanted == word.equal) return {word.word << shift, word.wanted, word.equal};
+        word = {word.word << (before - shift) | found.digit, word.wanted - found.before, found.count, shift};
     }
     return word;
 }
@@ -149,16 +151,42 @@ __device__ void count_first(TopkCounts<C>& counts, uint32_t word) {
     if (word != 0) counts.add(topk_digit(word, 0));
 }
 
-/// What is selected if k keys are: there are more. `first`: the digit that was found; `counted`: as of find_behind.
+/// What is selected of few keys of a CTA, those that agree with `word`: they are compared with each other.
 template <TopkConfig C, typename Source>
-__device__ TopkLeast find_least(TopkCounts<C>& counts, const Source& source, const TopkFound& first, uint32_t k,
-                                uint32_t counted = 0) {
-    const TopkWord least = find_behind(counts, first, k, TopkKeyWords<C, Source>{source}, counted);
-    if (least.wanted == least.equal) return {least.word, ~0u};
-    const TopkColumnWords<C, Source> columns{source, least.word};  // of the lowest ones the words are the largest
+__device__ TopkLeast find_among(TopkShared<C>& shared, const Source& source, const TopkWord& word) {
+    uint64_t* const gathered = shared.placing.gathered;
+    source.for_each([&](uint32_t key, uint32_t column) {
+        if (key >> word.shift == word.word) gathered[atomicAdd(&shared.gathered, 1u)] = topk_ranked(key, column);
+    });
+    __syncthreads();  // all are there
+    if (threadIdx.x < word.equal) {
+        const uint64_t own = gathered[threadIdx.x];
+        const auto key = static_cast<uint32_t>(own >> 32);
+        uint32_t above = 0, equal_below = 0;
+#pragma unroll 4
+        for (uint32_t i = 0; i < word.equal; ++i) {
+            const uint64_t other = gathered[i];
+            above += other > own ? 1 : 0;
+            equal_below += other < own && other >> 32 == key ? 1 : 0;
+        }
+        if (above + 1 == word.wanted) shared.least = {key, equal_below > 0 ? topk_column(own) : ~0u};
+    }
+    __syncthreads();  // it has been found
+    return shared.least;
+}
+
+/// What is selected if k keys are: there are more. `first`: the digit that was found.
+template <TopkConfig C, typename Source>
+__device__ TopkLeast find_least(TopkShared<C>& shared, TopkCounts<C>& counts, const Source& source,
+                                const TopkFound& first, uint32_t k) {
+    const uint32_t few = C.ctas == 1 ? kTopkGathered : 0;
+    const TopkWord least = find_behind(counts, first, k, TopkKeyWords<Source>{source}, few);
+    if (least.all_are_wanted()) return {least.least(), ~0u};
+    if (least.equal <= few) return find_among(shared, source, least);
+    const TopkColumnWords<Source> columns{source, least.word};  // of the lowest ones the words are the largest
     columns.for_each([&](uint32_t word) { count_first(counts, word); });
     const TopkFound highest = counts.find(least.wanted);
-    return {least.word, ~find_behind(counts, highest, least.wanted, columns).word};
+    return {least.word, ~find_behind(counts, highest, least.wanted, columns, 0).least()};
 }
 
 }  // namespace finegemm::device

@@ -26,13 +26,6 @@ struct TopkMarks {
     uint32_t above, equal;
 };
 
-/// Calls visit(bit) for each that is set.
-template <typename Visit>
-__device__ void for_bits(uint32_t bits, const Visit& visit) {
-#pragma unroll 1
-    for (; bits != 0; bits &= bits - 1) visit(ptx::lowest_bit(bits));
-}
-
 /// A row and the part of it that a CTA keeps. Each warp has neighbours, up to 32 sets of 32 columns.
 template <TopkConfig C>
 class TopkFewRow {
@@ -77,11 +70,16 @@ public:
 #pragma unroll 2
         for (uint32_t i = begin_ + ptx::lane() * 4; i < end_; i += 4 * kWarpSize) {
             ptx::Words4 words = ptx::load_shared_words_x4(keys + i * 4);
+            if (i >= first && i + 4 <= stop) {  // all four are numbers
 #pragma unroll
-            for (uint32_t u = 0; u < 4; ++u) {
-                const bool has = i + u >= first && i + u < stop;
-                words.w[u] = has ? key_of_word(words.w[u]) : 0;
-                if (has) visit(words.w[u]);
+                for (uint32_t& word : words.w) visit(word = key_of_word(word));
+            } else {
+#pragma unroll
+                for (uint32_t u = 0; u < 4; ++u) {
+                    const bool has = i + u >= first && i + u < stop;
+                    words.w[u] = has ? key_of_word(words.w[u]) : 0;
+                    if (has) visit(words.w[u]);
+                }
             }
             ptx::store_shared_words_x4(keys + i * 4, words);
         }
@@ -208,7 +206,7 @@ __device__ void find_few(TopkFewShared<C>& shared, TopkFewCounts<C>& counts, con
         if (word.equal <= counts.kMostGathered) {
             list.for_agreeing(shift, word.word, [&](uint32_t key) { counts.gather(key); });
             __syncthreads();  // all are there
-            const TopkFound key = counts.find_gathered(word.wanted);
+            const TopkFound key = counts.find_gathered(word.equal, word.wanted);
             word = {key.digit, word.wanted - key.before, key.count}, shift = 0;
             break;
         }

@@ -113,20 +113,26 @@ public:
                 ptx::value_of(found.count, lane_of_it)};
     }
 
-    /// Gathers up to 32 keys, each from the thread that calls it with one.
+    /// Gathers few keys, each from the thread that calls it with one.
     __device__ void gather(uint32_t key) { gathered()[1 + atomicAdd(gathered(), 1u)] = key; }
-    /// The `wanted`th largest of those, as it is found among the lanes of each warp.
-    __device__ TopkFound find_gathered(uint32_t wanted) const {
-        const uint32_t lane = ptx::lane(), count = gathered()[0], own = lane < count ? gathered()[1 + lane] : 0;
-        uint32_t above = 0, equal = 0;
-        for (uint32_t i = 0; i < count; ++i) {
-            const uint32_t other = ptx::value_of(own, i);
-            above += other > own ? 1 : 0, equal += other == own ? 1 : 0;
+    /// The `wanted`th largest of those, `count`, which are compared with each other.
+    __device__ TopkFound find_gathered(uint32_t count, uint32_t wanted) {
+        if (threadIdx.x < count) {
+            const uint32_t own = gathered()[1 + threadIdx.x];
+            uint32_t above = 0, equal = 0, equal_before = 0;
+#pragma unroll 4
+            for (uint32_t i = 0; i < count; ++i) {
+                const uint32_t other = gathered()[1 + i];
+                above += other > own ? 1 : 0, equal += other == own ? 1 : 0;
+                equal_before += other == own && i < threadIdx.x ? 1 : 0;
+            }
+            if (above < wanted && wanted <= above + equal && equal_before == 0)
+                static_cast<TopkFound&>(shared_.found) = {own, above, equal};
         }
-        const uint32_t at = ptx::highest_bit(ptx::ballot(lane < count && above < wanted && wanted <= above + equal));
-        return {ptx::value_of(own, at), ptx::value_of(above, at), ptx::value_of(equal, at)};
+        __syncthreads();  // it has been found
+        return shared_.found;
     }
-    static constexpr uint32_t kMostGathered = kWarpSize;
+    static constexpr uint32_t kMostGathered = kTopkGathered;
 
     /// Tells all CTAs of the cluster what this one lists.
     __device__ void tell(const TopkFewListing& listing) {

@@ -32,6 +32,20 @@ __device__ void for_windows(const TopkParams& p, uint32_t first, uint32_t cluste
     }
 }
 
+/// Calls visit(bit) for each that is set.
+template <typename Visit>
+__device__ void for_bits(uint32_t bits, const Visit& visit) {
+#pragma unroll 1
+    for (; bits != 0; bits &= bits - 1) visit(ptx::lowest_bit(bits));
+}
+
+/// Calls visit(i) for each number below `count` that a thread of a CTA has.
+template <TopkConfig C, typename Visit>
+__device__ void for_numbers(uint32_t count, const Visit& visit) {
+#pragma unroll C.ctas == 1 ? 4 : 2  // more would spill
+    for (uint32_t i = threadIdx.x; i < count; i += C.threads()) visit(i);
+}
+
 /// Numbers that a thread loads at once: those of columns `first`, and as many threads on each.
 struct TopkBatch {
     uint32_t first;
@@ -50,6 +64,12 @@ public:
     __device__ const TopkWindow& window() const { return window_; }
     __device__ const TopkPart& part() const { return part_; }
     __device__ uint32_t numbers() const { return window_.end - window_.begin; }
+    /// Where the first column of the part is, and from which of its columns on, and up to which, it has numbers.
+    __device__ const float* of_part() const { return logits_ + part_.first; }
+    __device__ uint32_t first_number() const { return max(window_.begin, part_.first) - part_.first; }
+    __device__ uint32_t last_number() const {
+        return max(min(window_.end, part_.first + part_.count), part_.first) - part_.first;
+    }
     /// Is there a number of the part?
     __device__ bool has(uint32_t column) const {
         return column >= window_.begin && column < min(window_.end, part_.first + part_.count);
@@ -85,37 +105,43 @@ private:
     const TopkPart part_;
 };
 
-/// Keys in shared memory: those of all columns of a part, or a list of some.
+/// Numbers on the list of a part, first as they were loaded, then as keys.
 template <TopkConfig C>
-struct TopkHeld {
+struct TopkListed {
     const TopkShared<C>& shared;
-    uint32_t first;  // column of the part
     uint32_t count;
-    bool listed;
 
-    __device__ uint32_t key(uint32_t i) const { return shared.keys[i]; }
-    __device__ uint32_t column(uint32_t i) const { return listed ? shared.keys[C.listed() + i] : first + i; }
+    /// Calls visit(key, column) for each.
+    template <typename Visit>
+    __device__ void for_each(const Visit& visit) const {
+        for_numbers<C>(count, [&](uint32_t i) { visit(shared.keys[i], shared.keys[C.listed() + i]); });
+    }
 };
 
-/// Keys of a part that is held whose first digit is that of the least one which is selected.
-template <TopkConfig C>
-struct TopkSifted {
-    const TopkShared<C>& shared;
-    uint32_t first, count;
-
-    __device__ uint32_t key(uint32_t i) const { return shared.keys[shared.placing.selected[i]]; }
-    __device__ uint32_t column(uint32_t i) const { return first + shared.placing.selected[i]; }
-};
-
-/// Keys that are loaded each time they are wanted.
+/// Keys that are loaded each time they are wanted; 0 where there is none.
 template <TopkConfig C>
 struct TopkLoaded {
     const TopkRow<C>& row;
-    uint32_t first, count;
-    static constexpr bool listed = false;
 
-    __device__ uint32_t key(uint32_t i) const { return row.key(column(i)); }
-    __device__ uint32_t column(uint32_t i) const { return first + i; }
+    template <typename Visit>
+    __device__ void for_each(const Visit& visit) const {
+        const TopkPart& part = row.part();
+        for_numbers<C>(part.count, [&](uint32_t i) { visit(row.key(part.first + i), part.first + i); });
+    }
+};
+
+/// Keys of a source that are selected.
+template <typename Source>
+struct TopkSelected {
+    const Source& source;
+    TopkLeast least;
+
+    template <typename Visit>
+    __device__ void for_each(const Visit& visit) const {
+        source.for_each([&](uint32_t key, uint32_t column) {
+            if (least.selects(key, column)) visit(key, column);
+        });
+    }
 };
 
 /// The first of `count` places of this lane, of those that all lanes of a warp take together.
@@ -124,14 +150,6 @@ __device__ inline uint32_t take_places(uint32_t& taken, uint32_t count) {
     uint32_t place = 0;
     if (ptx::lane() == kWarpSize - 1 && up_to > 0) place = atomicAdd(&taken, up_to);
     return ptx::value_of(place, kWarpSize - 1) + up_to - count;
-}
-
-/// Calls visit(i) for each key of a CTA from `begin` to `end`. Of keys that are not listed a warp has neighbours, and
-/// all of its lanes come.
-template <TopkConfig C, typename Visit>
-__device__ void for_keys(uint32_t begin, uint32_t end, const Visit& visit) {
-#pragma unroll C.ctas == 1 ? 4 : 2  // more would spill
-    for (uint32_t i = begin + threadIdx.x; i < end; i += C.threads()) visit(i);
 }
 
 }  // namespace finegemm::device

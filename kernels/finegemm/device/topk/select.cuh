@@ -5,45 +5,31 @@
 #pragma once
 
 #include <finegemm/device/ptx/dynamic_shared.cuh>
-#include <finegemm/device/topk/digits.cuh>
+#include <finegemm/device/topk/kept.cuh>
 #include <finegemm/device/topk/sort.cuh>
 
 namespace finegemm::device {
 
-/// Keeps the keys of a part, and counts their first digits.
-template <TopkConfig C>
-__device__ void hold_part(TopkShared<C>& shared, TopkCounts<C>& counts, const TopkRow<C>& row) {
-    const uint32_t count = row.part().count;
-#pragma unroll 1
-    for (uint32_t base = 0; base < count; base += C.batch() * C.threads()) {
-        const TopkBatch batch = row.load(base);
-        uint32_t* const keys = &shared.keys[base + threadIdx.x];
-        if (batch.inside) {
-#pragma unroll
-            for (uint32_t u = 0; u < C.batch(); ++u) {
-                const uint32_t key = key_of_word(batch.words[u]);
-                keys[u * C.threads()] = key;
-                counts.add(topk_digit(key, 0));
-            }
-            continue;
-        }
-#pragma unroll 1
-        for (uint32_t u = 0; u < C.batch() && base + u * C.threads() + threadIdx.x < count; ++u) {
-            const uint32_t key = row.key(batch.column(u));
-            keys[u * C.threads()] = key;
-            count_first(counts, key);
-        }
-    }
-}
-
 /// Keeps the keys of a sample, and counts their first digits.
 template <TopkConfig C>
 __device__ void hold_sample(TopkShared<C>& shared, TopkCounts<C>& counts, const TopkRow<C>& row, TopkSample sample) {
-#pragma unroll 4
-    for (uint32_t i = threadIdx.x; i < sample.count; i += C.threads()) {
-        const uint32_t key = row.key(row.part().first + sample.column(i));
-        shared.keys[i] = key;
-        count_first(counts, key);
+    constexpr uint32_t kBatch = C.batch();
+#pragma unroll 1
+    for (uint32_t base = 0; base < sample.count; base += kBatch * C.threads()) {
+        uint32_t words[kBatch];
+        const auto number = [&](uint32_t u) { return base + u * C.threads() + threadIdx.x; };
+        const auto has = [&](uint32_t u) {
+            return number(u) < sample.count && row.has(row.part().first + sample.column(number(u)));
+        };
+#pragma unroll
+        for (uint32_t u = 0; u < kBatch; ++u)  // all are in flight together
+            words[u] = ptx::load_global_l2_if(has(u), row.of_part() + sample.column(number(u)));
+#pragma unroll
+        for (uint32_t u = 0; u < kBatch; ++u) {
+            const uint32_t key = has(u) ? key_of_word(words[u]) : 0;
+            if (number(u) < sample.count) shared.keys[number(u)] = key;
+            count_first(counts, key);
+        }
     }
 }
 
@@ -60,10 +46,14 @@ __device__ void list_candidates(TopkShared<C>& shared, const TopkRow<C>& row, fl
 #pragma unroll
             for (uint32_t u = 0; u < C.batch(); ++u)
                 batch.words[u] = row.has(batch.column(u)) ? batch.words[u] : kMinusInfinity;
-        uint32_t count = 0;  // NaN is not less
+        float most = float_of_bits(batch.words[0]);
+#pragma unroll
+        for (uint32_t u = 1; u < C.batch(); ++u) most = ptx::max_or_nan(most, float_of_bits(batch.words[u]));
+        if (most < bound) continue;  // as of most threads
+        uint32_t count = 0;          // NaN is not less
 #pragma unroll
         for (uint32_t u = 0; u < C.batch(); ++u) count += float_of_bits(batch.words[u]) < bound ? 0 : 1;
-        const uint32_t place = take_places(shared.listed, count);
+        const uint32_t place = atomicAdd(&shared.listed, count);
         if (place + count > C.listed()) continue;
         ptx::SmemAddr to = list + place * 4;
 #pragma unroll
@@ -99,14 +89,13 @@ __device__ TopkListing listing_of(const TopkShared<C>& shared) {
 template <TopkConfig C>
 __device__ bool list_part(TopkShared<C>& shared, TopkCounts<C>& counts, const TopkRow<C>& row, uint32_t k) {
     const TopkSample sample = C.sample(row.window(), row.part().count);
-    const TopkHeld<C> sampled{shared, 0, sample.count, false};
+    const TopkListed<C> sampled{shared, sample.count};  // the lower digits of a bound do not matter
     uint32_t wanted = sample.wanted(k);
 #pragma unroll 1
     for (uint32_t tries = 0; tries < 2; ++tries) {
         hold_sample(shared, counts, row, sample);
         const TopkFound first = counts.find(wanted);
-        if (threadIdx.x == 0) shared.listed = 0;  // all have read what was
-        const uint32_t bound = find_behind(counts, first, wanted, TopkKeyWords<C, TopkHeld<C>>{sampled}).word;
+        const uint32_t bound = find_behind(counts, first, wanted, TopkKeyWords<TopkListed<C>>{sampled}, 0, 2).least();
         if (bound <= topk_key(0xff800000u)) return false;  // minus infinity, which marks what is no number
         list_candidates(shared, row, number_of_key(bound));
         sync_cluster<C>();  // all have listed
@@ -115,6 +104,8 @@ __device__ bool list_part(TopkShared<C>& shared, TopkCounts<C>& counts, const To
         // What is listed says how far the sample has misled; more than half of it gives no bound.
         wanted = wanted * (k + k / 2) / max(listing.total, 1) + 1;
         if (wanted > row.numbers() / (2 * sample.stride / TopkSample::kNear)) return false;
+        sync_cluster<C>();  // all have read what is listed
+        if (threadIdx.x == 0) shared.listed = 0;
     }
     return false;
 }
@@ -125,17 +116,18 @@ __device__ TopkFound find_first(const TopkParams& p, TopkShared<C>& shared, Topk
     if (!p.histogram) return counts.find(p.k);
     const bool first_cta = C.ctas == 1 || ptx::cluster_rank() == 0;
     const TopkFound found = counts.find(p.k, [&](uint32_t digit, uint32_t of_digit) {
-        if (of_digit > 0) atomicAdd(&shared.placing.histogram[topk_histogram_bin(digit)], of_digit);
+        if (of_digit > 0) atomicAdd(&shared.histogram[topk_histogram_bin(digit)], of_digit);
     });
     if (first_cta && threadIdx.x < kTopkHistogramBins)
-        ptx::store_global(p.histogram + row * p.histogram_stride + threadIdx.x, shared.placing.histogram[threadIdx.x]);
+        ptx::store_global(p.histogram + row * p.histogram_stride + threadIdx.x, shared.histogram[threadIdx.x]);
     __syncthreads();  // its memory is free
     return found;
 }
 
-/// The sum over the threads of CTAs of lower ranks.
+/// How many numbers CTAs of lower ranks select, where this thread has selected `own`.
 template <TopkConfig C>
-__device__ uint32_t sum_of_lower_ranks(TopkShared<C>& shared, uint32_t own) {
+__device__ uint32_t selected_before(TopkShared<C>& shared, uint32_t own) {
+    if (C.ctas == 1) return 0;
     own = ptx::sum_of_lanes(own);
     if (ptx::lane() == 0 && own > 0) atomicAdd(&shared.total, own);
     sync_cluster<C>();  // all have added
@@ -146,61 +138,12 @@ __device__ uint32_t sum_of_lower_ranks(TopkShared<C>& shared, uint32_t own) {
     return before;
 }
 
-/// How many numbers CTAs of lower ranks select.
-template <TopkConfig C, typename Source>
-__device__ uint32_t selected_before(TopkShared<C>& shared, const Source& source, const TopkLeast& least) {
-    if (C.ctas == 1) return 0;
+/// How many a thread has.
+template <typename Selected>
+__device__ uint32_t count_of(const Selected& selected) {
     uint32_t own = 0;
-    for_keys<C>(0, source.count, [&](uint32_t i) { own += least.selects(source.key(i), source.column(i)) ? 1 : 0; });
-    return sum_of_lower_ranks(shared, own);
-}
-
-/// Marks which of kTopkMarked columns of a part are selected, from its column `from` on. How many words that takes.
-template <TopkConfig C, typename Source>
-__device__ uint32_t mark_selected(TopkShared<C>& shared, const TopkPart& part, const Source& source,
-                                  const TopkLeast& least, uint32_t from) {
-    const uint32_t end = min(from + kTopkMarked, part.count), words = (end - from) / kWarpSize;
-    if (!source.listed) {
-        for_keys<C>(from, end, [&](uint32_t i) {
-            const uint32_t mark = ptx::ballot(least.selects(source.key(i), source.column(i)));
-            if (ptx::lane() == 0) shared.placing.marks[(i - from) / kWarpSize] = mark;
-        });
-    } else {
-        for_keys<C>(0, words, [&](uint32_t i) { shared.placing.marks[i] = 0; });
-        __syncthreads();  // they are zero
-        for_keys<C>(0, source.count, [&](uint32_t i) {
-            const uint32_t column = source.column(i), at = column - part.first - from;
-            if (at < end - from && least.selects(source.key(i), column))
-                atomicOr(&shared.placing.marks[at / kWarpSize], 1u << at % kWarpSize);
-        });
-    }
-    __syncthreads();  // all are marked
-    return words;
-}
-
-/// Lists columns that are marked, in their order; `column`: that of the first mark. How many there are.
-template <TopkConfig C>
-__device__ uint32_t list_marked(TopkShared<C>& shared, uint32_t words, uint32_t column) {
-    const uint32_t warp = threadIdx.x / kWarpSize, lane = ptx::lane();
-    const uint32_t each = align_up(ceil_div(words, C.warps()), kWarpSize);
-    const uint32_t begin = min(warp * each, words), end = min(begin + each, words);
-    uint32_t own = 0;
-    for (uint32_t i = begin + lane; i < end; i += kWarpSize) own += ptx::count_bits(shared.placing.marks[i]);
-    own = ptx::sum_of_lanes(own);
-    if (lane == 0) shared.sums[warp] = own;
-    __syncthreads();  // the warps' sums are there
-    const uint32_t of_warp = lane < C.warps() ? shared.sums[lane % C.warps()] : 0;
-    uint32_t place = ptx::sum_of_lanes(lane < warp ? of_warp : 0);
-#pragma unroll 1
-    for (uint32_t base = begin; base < end; base += kWarpSize) {
-        uint32_t marks = base + lane < end ? shared.placing.marks[base + lane] : 0;
-        const uint32_t count = ptx::count_bits(marks), up_to = sum_up_to(count);
-        for (uint32_t at = place + up_to - count; marks != 0; marks &= marks - 1)
-            shared.placing.selected[at++] = column + (base + lane) * kWarpSize + ptx::lowest_bit(marks);
-        place += ptx::value_of(up_to, kWarpSize - 1);
-    }
-    __syncthreads();  // all are listed
-    return ptx::sum_of_lanes(of_warp);
+    selected.for_each([&](uint32_t, uint32_t) { ++own; });
+    return own;
 }
 
 /// A row of the result, and the numbers that it is of.
@@ -231,25 +174,68 @@ struct TopkRowResult {
     }
 };
 
-/// Stores what is selected in the order of columns.
-template <TopkConfig C, typename Source>
-__device__ void store_in_order(const TopkRowResult& result, TopkShared<C>& shared, const TopkPart& part,
-                               const Source& source, const TopkLeast& least) {
-    uint32_t place = selected_before<C>(shared, source, least);
+/// Stores columns that are listed in shared memory.
+template <TopkConfig C>
+__device__ void store_listed(const TopkRowResult& result, uint32_t place, const uint32_t* listed, uint32_t count) {
+    int32_t* const to = result.indices + place;
+    uint32_t done = 0;
+    if (!result.values && reinterpret_cast<uint64_t>(to) % sizeof(ptx::Words4) == 0) {
+        const ptx::SmemAddr from = ptx::smem_address(listed);
+        done = count / 4 * 4;
+        for (uint32_t i = threadIdx.x * 4; i < done; i += C.threads() * 4)
+            ptx::store_global_x4(to + i, ptx::load_shared_words_x4(from + i * 4));
+    }
+    for (uint32_t i = done + threadIdx.x; i < count; i += C.threads()) result.store(place + i, listed[i]);
+}
+
+/// Stores what is selected of a part that is kept, in the order of columns.
+template <TopkConfig C>
+__device__ void store_kept(const TopkRowResult& result, TopkShared<C>& shared, const TopkKept<C>& kept) {
+    const uint32_t before = C.ctas > 1 ? selected_before<C>(shared, ptx::count_bits(kept.selected().bits)) : 0;
+    const uint32_t count = kept.list();
+    store_listed<C>(result, before, shared.placing.selected, count);
+}
+
+/// Stores what is selected in the order of columns, which are listed where counts were: nobody reads these any more.
+template <TopkConfig C, typename Selected>
+__device__ void store_in_order(const TopkRowResult& result, TopkShared<C>& shared, TopkCounts<C>& counts,
+                               const TopkPart& part, const Selected& selected) {
+    const uint32_t warp = threadIdx.x / kWarpSize, lane = ptx::lane();
+    uint32_t* const listed = &shared.placing.counts[0][0];
+    uint32_t place = C.ctas > 1 ? selected_before<C>(shared, count_of(selected)) : 0;
 #pragma unroll 1
     for (uint32_t from = 0; from < part.count; from += kTopkMarked) {
-        const uint32_t words = mark_selected<C>(shared, part, source, least, from);
-        const uint32_t count = list_marked<C>(shared, words, part.first + from);
-        for (uint32_t i = threadIdx.x; i < count; i += C.threads()) result.store(place + i, shared.placing.selected[i]);
-        place += count;
-        __syncthreads();  // all is stored
+        const uint32_t words = (min(from + kTopkMarked, part.count) - from) / kWarpSize;
+        const uint32_t each = ceil_div(words, C.threads()), begin = threadIdx.x * each;
+        uint32_t* const own = &shared.placing.marks[begin];  // of a thread, neighbours
+        for (uint32_t u = 0; u < each; ++u) own[u] = 0;
+        __syncthreads();  // marks are zero, and what was listed before has been stored
+        selected.for_each([&](uint32_t, uint32_t column) {
+            const uint32_t at = column - part.first - from;
+            if (at < kTopkMarked) atomicOr(&shared.placing.marks[at / kWarpSize], 1u << at % kWarpSize);
+        });
+        __syncthreads();  // all are marked
+        uint32_t count = 0;
+        for (uint32_t u = 0; u < each; ++u) count += ptx::count_bits(own[u]);
+        const uint32_t up_to = sum_up_to(count);
+        if (lane == kWarpSize - 1) shared.sums[warp] = up_to;
+        __syncthreads();  // the warps' sums are there
+        const uint32_t sums = lane < C.warps() ? shared.sums[lane % C.warps()] : 0, all = ptx::sum_of_lanes(sums);
+        uint32_t at = ptx::sum_of_lanes(lane < warp ? sums : 0) + up_to - count;
+        for (uint32_t u = 0; u < each; ++u)
+            for_bits(own[u], [&](uint32_t bit) { listed[at++] = part.first + from + (begin + u) * kWarpSize + bit; });
+        __syncthreads();  // all are listed
+        store_listed<C>(result, place, listed, all);
+        place += all;
     }
+    __syncthreads();  // all is stored
+    counts.clear();
 }
 
 /// Stores what is selected, the largest first: the first CTA sorts it.
-template <TopkConfig C, typename Source>
+template <TopkConfig C, typename Selected>
 __device__ void store_sorted(const TopkParams& p, const TopkRowResult& result, TopkShared<C>& shared,
-                             TopkCounts<C>& counts, const Source& source, const TopkLeast& least) {
+                             TopkCounts<C>& counts, const Selected& selected) {
     const uint32_t rank = C.ctas > 1 ? ptx::cluster_rank() : 0;
     uint32_t size = 4 * kWarpSize;  // whole warps
     while (size < p.k) size *= 2;
@@ -258,12 +244,10 @@ __device__ void store_sorted(const TopkParams& p, const TopkRowResult& result, T
     if (rank == 0)
         for (uint32_t i = threadIdx.x; i < size; i += C.threads()) shared.ranked[i] = 0;
     if (threadIdx.x == 0) shared.listed = 0;  // from here on, what has been put
-    const uint32_t before = selected_before<C>(shared, source, least);
+    const uint32_t before = C.ctas > 1 ? selected_before<C>(shared, count_of(selected)) : 0;
     if (C.ctas == 1) __syncthreads();  // they are zero, as others know by the barrier of a cluster
     const ptx::SmemAddr to = C.ctas > 1 ? ptx::map_to_rank(ranked, 0) : ranked;
-    for_keys<C>(0, source.count, [&](uint32_t i) {
-        const uint32_t key = source.key(i), column = source.column(i);
-        if (!least.selects(key, column)) return;
+    selected.for_each([&](uint32_t key, uint32_t column) {
         const uint32_t place = before + atomicAdd(&shared.listed, 1u);
         const uint64_t x = topk_ranked(key, column);
         const auto low = static_cast<uint32_t>(x), high = static_cast<uint32_t>(x >> 32);
@@ -278,67 +262,34 @@ __device__ void store_sorted(const TopkParams& p, const TopkRowResult& result, T
     counts.clear();   // which lie there
 }
 
-/// Marks keys of a part above those with this first digit, and sifts those that have it: their second digits are
-/// counted.
-template <TopkConfig C>
-__device__ TopkSifted<C> sift(TopkShared<C>& shared, TopkCounts<C>& counts, const TopkHeld<C>& keys, uint32_t digit) {
-    static_assert(C.held() <= C.threads() * kWarpSize);  // a bit for each key of a thread
-    const uint32_t least = digit << topk_digit_shift(0), most = ((digit + 1) << topk_digit_shift(0)) - 1;
-    uint32_t bit = 1, equal = 0;
-    for_keys<C>(0, keys.count, [&](uint32_t i) {
-        const uint32_t key = keys.key(i), above = ptx::ballot(key > most);
-        if (ptx::lane() == 0) shared.placing.marks[i / kWarpSize] = above;
-        equal |= key >= least && key <= most ? bit : 0;
-        bit <<= 1;
-    });
-    uint32_t place = take_places(shared.sifted, ptx::count_bits(equal));
-#pragma unroll 1
-    for (; equal != 0; equal &= equal - 1) {
-        const uint32_t i = ptx::lowest_bit(equal) * C.threads() + threadIdx.x;
-        shared.placing.selected[place++] = i;
-        counts.add(topk_digit(keys.key(i), 1));
-    }
-    __syncthreads();  // all are sifted
-    return {shared, keys.first, shared.sifted};
-}
-
-/// Stores what is selected in the order of columns, of a part that is held: what is sifted is not marked yet.
-template <TopkConfig C>
-__device__ void store_sifted(const TopkRowResult& result, TopkShared<C>& shared, const TopkHeld<C>& keys,
-                             const TopkSifted<C>& sifted, const TopkLeast& least) {
-    const uint32_t words = keys.count / kWarpSize;
-    for_keys<C>(0, sifted.count, [&](uint32_t i) {
-        const uint32_t column = sifted.column(i), at = column - keys.first;
-        if (least.selects(sifted.key(i), column)) atomicOr(&shared.placing.marks[at / kWarpSize], 1u << at % kWarpSize);
-    });
-    __syncthreads();  // all are marked
-    uint32_t place = 0;
-    if (C.ctas > 1) {
-        uint32_t own = 0;
-        for_keys<C>(0, words, [&](uint32_t i) { own += ptx::count_bits(shared.placing.marks[i]); });
-        place = sum_of_lower_ranks(shared, own);
-    }
-    const uint32_t count = list_marked<C>(shared, words, keys.first);
-    for (uint32_t i = threadIdx.x; i < count; i += C.threads()) result.store(place + i, shared.placing.selected[i]);
-}
-
-template <TopkConfig C, typename Source>
-__device__ void store_selected(const TopkParams& p, TopkShared<C>& shared, TopkCounts<C>& counts, uint32_t row,
-                               const TopkRow<C>& of, const Source& source, const TopkLeast& least) {
-    const TopkRowResult result(p, row);
-    if (p.sorted) return store_sorted<C>(p, result, shared, counts, source, least);
-    store_in_order<C>(result, shared, of.part(), source, least);
-    if (C.ctas > 1 && ptx::cluster_rank() > 0) return;
-    for (uint32_t i = of.numbers() + threadIdx.x; i < p.k; i += C.threads())
-        result.store(i, static_cast<uint32_t>(kTopkNone));
-}
-
 /// Finds the least key that is selected of those of a part, whose first digits have been counted; stores what is.
 template <TopkConfig C, typename Source>
 __device__ void select_from(const TopkParams& p, TopkShared<C>& shared, TopkCounts<C>& counts, uint32_t row,
-                            const TopkRow<C>& of, const Source& source) {
+                            const TopkPart& part, const Source& source) {
     const TopkFound first = counts.find(p.k);
-    store_selected<C>(p, shared, counts, row, of, source, find_least<C>(counts, source, first, p.k));
+    const TopkSelected<Source> selected{source, find_least<C>(shared, counts, source, first, p.k)};
+    const TopkRowResult result(p, row);
+    if (p.sorted) store_sorted<C>(p, result, shared, counts, selected);
+    else store_in_order<C>(result, shared, counts, part, selected);
+}
+
+/// Selects from a row of which each CTA keeps its part.
+template <TopkConfig C>
+__device__ void select_from_kept(const TopkParams& p, TopkShared<C>& shared, TopkCounts<C>& counts, uint32_t row,
+                                 const TopkRow<C>& of) {
+    TopkKept<C> kept(shared, of);
+    kept.count(counts);
+    const TopkFound first = find_first(p, shared, counts, row);
+    if (p.k == 0) return;
+    const uint32_t numbers = of.numbers();
+    if (numbers > p.k) kept.select(find_least<C>(shared, counts, kept.with_digit(first.digit), first, p.k));
+    else kept.select({1, ~0u});
+    const TopkRowResult result(p, row);
+    if (p.sorted) return store_sorted<C>(p, result, shared, counts, kept.selected());
+    store_kept<C>(result, shared, kept);
+    if (C.ctas > 1 && ptx::cluster_rank() > 0) return;
+    for (uint32_t i = numbers + threadIdx.x; i < p.k; i += C.threads())
+        result.store(i, static_cast<uint32_t>(kTopkNone));
 }
 
 /// Selects from one row. In the order of columns all CTAs write; sorted, the first one does.
@@ -346,38 +297,27 @@ template <TopkConfig C>
 __device__ void select_from_row(const TopkParams& p, TopkShared<C>& shared, TopkCounts<C>& counts, uint32_t row,
                                 const TopkWindow& window, uint32_t rank) {
     const TopkRow<C> of(p, row, window, rank);
-    const TopkPart part = of.part();
-    if (threadIdx.x < kTopkHistogramBins) shared.placing.histogram[threadIdx.x] = 0;
-    if (threadIdx.x == 0) shared.total = 0, shared.sifted = 0;
+    if (threadIdx.x < kTopkHistogramBins) shared.histogram[threadIdx.x] = 0;
+    if (threadIdx.x == 0) shared.listed = 0, shared.total = 0, shared.gathered = 0;
     __syncthreads();  // they are zero
-    if (C.holds(of.window())) {
-        hold_part(shared, counts, of);
-        const TopkFound first = find_first(p, shared, counts, row);
-        if (p.k == 0) return;
-        const TopkHeld<C> keys{shared, part.first, part.count, false};
-        if (of.numbers() <= p.k) return store_selected<C>(p, shared, counts, row, of, keys, TopkLeast{1, ~0u});
-        if (p.sorted || first.count > kTopkMost)
-            return store_selected<C>(p, shared, counts, row, of, keys, find_least<C>(counts, keys, first, p.k));
-        const TopkSifted<C> sifted = sift(shared, counts, keys, first.digit);
-        const TopkLeast least = find_least<C>(counts, sifted, first, p.k, 1);
-        return store_sifted<C>(TopkRowResult(p, row), shared, keys, sifted, least);
-    }
-    const TopkLoaded<C> loaded{of, part.first, part.count};
+    if (C.holds(of.window())) return select_from_kept<C>(p, shared, counts, row, of);
+    const TopkLoaded<C> loaded{of};
+    const auto count_loaded = [&] { loaded.for_each([&](uint32_t key, uint32_t) { count_first(counts, key); }); };
     if (p.histogram) {
-        for_keys<C>(0, loaded.count, [&](uint32_t i) { count_first(counts, loaded.key(i)); });
+        count_loaded();
         find_first(p, shared, counts, row);
         if (p.k == 0) return;
     }
     if (list_part(shared, counts, of, p.k)) {
-        const TopkHeld<C> list{shared, part.first, shared.listed, true};
-        for_keys<C>(0, list.count, [&](uint32_t i) {
+        const uint32_t count = shared.listed;
+        for_numbers<C>(count, [&](uint32_t i) {
             shared.keys[i] = key_of_word(shared.keys[i]);
             count_first(counts, shared.keys[i]);
         });
-        return select_from<C>(p, shared, counts, row, of, list);
+        return select_from<C>(p, shared, counts, row, of.part(), TopkListed<C>{shared, count});
     }
-    for_keys<C>(0, loaded.count, [&](uint32_t i) { count_first(counts, loaded.key(i)); });
-    select_from<C>(p, shared, counts, row, of, loaded);
+    count_loaded();
+    select_from<C>(p, shared, counts, row, of.part(), loaded);
 }
 
 /// A cluster takes one row after another.

@@ -40,6 +40,7 @@ inline void cluster_wait() {
 }
 
 inline uint32_t lane() { return threadIdx.x % 32; }
+inline uint32_t thread() { return threadIdx.x; }
 inline uint32_t value_of(uint32_t x, uint32_t lane) { return machine->show(x)[lane % 32]; }
 inline uint32_t broadcast(uint32_t x) { return value_of(x, 0); }
 inline uint32_t shuffle_xor(uint32_t x, uint32_t mask) { return machine->show(x)[(threadIdx.x ^ mask) % 32]; }

@@ -86,6 +86,11 @@ inline void copy_async_x4(SmemAddr to, const float* from, uint32_t bytes) {
         std::memcpy(host_address(to), from, bytes);
     });
 }
+inline void end_group_of_copies() { machine->copies().end_group(); }
+template <uint32_t Groups>
+void wait_for_copies_but() {
+    machine->copies().land_groups_but(Groups);
+}
 inline void wait_for_copies() {
     machine->after_copies([] {});
     while (machine->has_pending(machine->current())) machine->let_others_run();
