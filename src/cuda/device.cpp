@@ -61,30 +61,4 @@ RelaxedCapture::RelaxedCapture(const Driver& driver) : driver_(driver), mode_(kR
 
 RelaxedCapture::~RelaxedCapture() { driver_.api.ThreadExchangeStreamCaptureMode(&mode_); }
 
-MemoryPool::MemoryPool(const Device& device) : device_(device) {
-    const Driver& driver = device.driver();
-    const CurrentDevice current(device);
-    const RelaxedCapture relaxed(driver);
-    const PoolProps props{.device = device.handle()};
-    driver.check(driver.api.MemPoolCreate(&pool_, &props), "cuMemPoolCreate");
-    // Else each synchronisation hands the memory back to the system, and the next call asks for it anew.
-    uint64_t kept_bytes = UINT64_MAX;
-    if (const Result result = driver.api.MemPoolSetAttribute(pool_, kReleaseThreshold, &kept_bytes); result != 0) {
-        driver.api.MemPoolDestroy(pool_);
-        driver.check(result, "cuMemPoolSetAttribute");
-    }
-}
-
-MemoryPool::~MemoryPool() {
-    const Driver& driver = device_.driver();
-    if (driver.process.is_this()) driver.api.MemPoolDestroy(pool_);
-}
-
-StreamMemory::StreamMemory(const MemoryPool& pool, size_t bytes, StreamHandle stream)
-    : driver_(pool.device_.driver()), stream_(stream) {
-    driver_.check(driver_.api.MemAllocFromPoolAsync(&data_, bytes, pool.pool_, stream), "cuMemAllocFromPoolAsync");
-}
-
-StreamMemory::~StreamMemory() { driver_.api.MemFreeAsync(data_, stream_); }
-
 }  // namespace finegemm::cuda

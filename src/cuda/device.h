@@ -69,35 +69,4 @@ private:
     int mode_;  // the thread's own, to be put back
 };
 
-/// Memory that calls take for as long as their kernels run, by the order of their streams; a captured call's is its
-/// graph's. What has been given back is kept for the next call.
-class MemoryPool {
-public:
-    explicit MemoryPool(const Device& device);
-    ~MemoryPool();
-    MemoryPool(const MemoryPool&) = delete;
-    MemoryPool& operator=(const MemoryPool&) = delete;
-
-private:
-    friend class StreamMemory;
-    const Device& device_;
-    PoolHandle pool_ = nullptr;
-};
-
-/// Memory of a pool, for work that is queued on a stream while this lives. The device is current.
-class StreamMemory {
-public:
-    StreamMemory(const MemoryPool& pool, size_t bytes, StreamHandle stream);
-    ~StreamMemory();
-    StreamMemory(const StreamMemory&) = delete;
-    StreamMemory& operator=(const StreamMemory&) = delete;
-
-    void* data() const { return reinterpret_cast<void*>(data_); }
-
-private:
-    const Driver& driver_;
-    StreamHandle stream_;
-    DevicePtr data_ = 0;
-};
-
 }  // namespace finegemm::cuda

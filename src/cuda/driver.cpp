@@ -42,6 +42,29 @@ struct Resolver {
     }
 };
 
+void resolve_streams(const Resolver& resolve, Api& api) {
+    resolve(api.StreamCreate, "cuStreamCreate", 2000);
+    resolve(api.StreamDestroy, "cuStreamDestroy", 4000);
+    resolve(api.StreamGetId, "cuStreamGetId", 12000);
+    resolve(api.StreamQuery, "cuStreamQuery", 2000);
+    resolve(api.StreamSynchronize, "cuStreamSynchronize", 2000);
+    resolve(api.StreamWaitEvent, "cuStreamWaitEvent", 3020);
+    resolve(api.StreamIsCapturing, "cuStreamIsCapturing", 10000);
+    resolve(api.StreamBeginCapture, "cuStreamBeginCapture", 10010);
+    resolve(api.StreamEndCapture, "cuStreamEndCapture", 10000);
+    resolve(api.GraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040);
+    resolve(api.GraphDestroy, "cuGraphDestroy", 10000);
+    resolve(api.GraphExecDestroy, "cuGraphExecDestroy", 10000);
+    resolve(api.GraphLaunch, "cuGraphLaunch", 10000);
+    resolve(api.ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", 10010);
+    resolve(api.EventCreate, "cuEventCreate", 2000);
+    resolve(api.EventDestroy, "cuEventDestroy", 4000);
+    resolve(api.EventRecord, "cuEventRecord", 2000);
+    resolve(api.EventQuery, "cuEventQuery", 2000);
+    resolve(api.EventSynchronize, "cuEventSynchronize", 2000);
+    resolve(api.EventElapsedTime, "cuEventElapsedTime", 2000);
+}
+
 void resolve_all(const Resolver& resolve, Api& api) {
     resolve(api.GetErrorName, "cuGetErrorName", 6000);
     resolve(api.GetErrorString, "cuGetErrorString", 6000);
@@ -56,6 +79,7 @@ void resolve_all(const Resolver& resolve, Api& api) {
     resolve(api.CtxPushCurrent, "cuCtxPushCurrent", 4000);
     resolve(api.CtxPopCurrent, "cuCtxPopCurrent", 4000);
     resolve(api.CtxGetCurrent, "cuCtxGetCurrent", 4000);
+    resolve(api.CtxSynchronize, "cuCtxSynchronize", 2000);
     resolve(api.CtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000);
     resolve(api.DeviceCanAccessPeer, "cuDeviceCanAccessPeer", 4000);
     resolve(api.LibraryLoadData, "cuLibraryLoadData", 12000);
@@ -82,25 +106,7 @@ void resolve_all(const Resolver& resolve, Api& api) {
     resolve(api.MemcpyDtoHAsync, "cuMemcpyDtoHAsync", 3020);
     resolve(api.MemcpyHtoDAsync, "cuMemcpyHtoDAsync", 3020);
     resolve(api.MemcpyDtoDAsync, "cuMemcpyDtoDAsync", 3020);
-    resolve(api.StreamCreate, "cuStreamCreate", 2000);
-    resolve(api.StreamDestroy, "cuStreamDestroy", 4000);
-    resolve(api.StreamQuery, "cuStreamQuery", 2000);
-    resolve(api.StreamSynchronize, "cuStreamSynchronize", 2000);
-    resolve(api.StreamWaitEvent, "cuStreamWaitEvent", 3020);
-    resolve(api.StreamIsCapturing, "cuStreamIsCapturing", 10000);
-    resolve(api.StreamBeginCapture, "cuStreamBeginCapture", 10010);
-    resolve(api.StreamEndCapture, "cuStreamEndCapture", 10000);
-    resolve(api.GraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040);
-    resolve(api.GraphDestroy, "cuGraphDestroy", 10000);
-    resolve(api.GraphExecDestroy, "cuGraphExecDestroy", 10000);
-    resolve(api.GraphLaunch, "cuGraphLaunch", 10000);
-    resolve(api.ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", 10010);
-    resolve(api.EventCreate, "cuEventCreate", 2000);
-    resolve(api.EventDestroy, "cuEventDestroy", 4000);
-    resolve(api.EventRecord, "cuEventRecord", 2000);
-    resolve(api.EventQuery, "cuEventQuery", 2000);
-    resolve(api.EventSynchronize, "cuEventSynchronize", 2000);
-    resolve(api.EventElapsedTime, "cuEventElapsedTime", 2000);
+    resolve_streams(resolve, api);
 }
 
 }  // namespace

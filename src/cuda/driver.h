@@ -99,6 +99,7 @@ struct Api {
     Result (*CtxPushCurrent)(ContextHandle);
     Result (*CtxPopCurrent)(ContextHandle*);
     Result (*CtxGetCurrent)(ContextHandle*);
+    Result (*CtxSynchronize)();
     Result (*CtxEnablePeerAccess)(ContextHandle, unsigned flags);
     Result (*DeviceCanAccessPeer)(int*, DeviceHandle, DeviceHandle peer);
     Result (*LibraryLoadData)(LibraryHandle*, const void*, void*, void*, unsigned, void*, void*, unsigned);
@@ -129,6 +130,7 @@ struct Api {
     Result (*MemcpyDtoDAsync)(DevicePtr, DevicePtr, size_t, StreamHandle);
     Result (*StreamCreate)(StreamHandle*, unsigned flags);
     Result (*StreamDestroy)(StreamHandle);
+    Result (*StreamGetId)(StreamHandle, unsigned long long*);  // that no other stream ever has
     Result (*StreamQuery)(StreamHandle);
     Result (*StreamSynchronize)(StreamHandle);
     Result (*StreamWaitEvent)(StreamHandle, void* event, unsigned flags);

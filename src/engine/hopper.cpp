@@ -140,12 +140,12 @@ const Computing& HopperBackend::gemm(const Call& call) {
 }
 
 /// Memory that calls take while their kernels run.
-const cuda::MemoryPool& HopperBackend::memory() {
+cuda::MemoryPool& HopperBackend::memory() {
     {
         const std::shared_lock lock(mutex_);
         if (memory_) return *memory_;
     }
-    auto pool = std::make_unique<const cuda::MemoryPool>(device_);
+    auto pool = std::make_unique<cuda::MemoryPool>(device_);
     const std::unique_lock lock(mutex_);
     if (!memory_) memory_ = std::move(pool);
     return *memory_;

@@ -17,6 +17,7 @@
 
 #include "cuda/graph.h"
 #include "cuda/kernel.h"
+#include "cuda/memory_pool.h"
 #include "engine/hopper.h"
 #include "engine/polled_provider.h"
 #include "ops/ep/hopper.h"
@@ -145,7 +146,7 @@ private:
     void launch_listed(const Launch& launch, const Call& call, const HostGroups& groups, cuda::StreamHandle stream);
     void start_again(const GemmOptions& options, std::shared_ptr<const cuda::Graph>& kept, const auto& start);
     const Computing& zero(const Call& call) const;
-    const cuda::MemoryPool& memory();
+    cuda::MemoryPool& memory();
     void sum(Launch& launch, const Call& call, bool again);
     bool is_fused_faster(const MoeShape& shape);
     bool is_fp8_faster(const FourBitShape& shape);
@@ -177,7 +178,7 @@ private:
     static constexpr size_t kMaxKept = 4096;
     mutable std::shared_mutex mutex_;
     std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;  // by plan's name
-    std::unique_ptr<const cuda::MemoryPool> memory_;                              // likewise
+    std::unique_ptr<cuda::MemoryPool> memory_;                                    // likewise
     std::tuple<KernelsOf<AddPiecesConfig>, KernelsOf<GroupListConfig>, KernelsOf<QuantizeConfig>,
                KernelsOf<QuantizeColumnsConfig>, KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>,
                KernelsOf<MqaScheduleConfig>, KernelsOf<PrenormKernel>, KernelsOf<SwigluConfig>, KernelsOf<RouteConfig>,

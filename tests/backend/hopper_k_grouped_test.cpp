@@ -241,7 +241,7 @@ TEST_F(HopperKGrouped, MapsOfBlocksAreKeptWhileSizesStay) {
 }
 
 TEST_F(HopperKGrouped, GroupsThatParametersHaveNoRoomForAreListedInMemory) {
-    const auto hopper = backend();
+    auto hopper = backend();
     for (const KLayout layout : {KLayout::Columns, KLayout::Blocks})
         for (const uint32_t groups : {1u, 11u, 12u, 64u, 65u, 896u, 897u, 20000u}) {
             const bool blocks = layout == KLayout::Blocks, listed = groups > (blocks ? kBlockGroups : kHostGroups);
@@ -267,6 +267,7 @@ TEST_F(HopperKGrouped, GroupsThatParametersHaveNoRoomForAreListedInMemory) {
                 EXPECT_TRUE(std::equal(list.offsets, list.offsets + list.groups + 1, &offsets[list.first]));
             }
         }
+    hopper.reset();
     EXPECT_EQ(mock->allocations, 0) << "what lists took was given back";
 }
 

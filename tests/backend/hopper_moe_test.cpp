@@ -177,10 +177,22 @@ TEST_F(HopperMoe, GivesWeightsOfChoicesToTheActivationOrToTheSums) {
 }
 
 TEST_F(HopperMoe, TakesMemoryAndGivesItBackInTheOrderOfTheStream) {
-    run(kFew);
-    EXPECT_EQ(std::tuple(mock->pools, mock->allocations), std::tuple(1, 0));
-    EXPECT_EQ(std::tuple(mock->count("cuMemAllocFromPoolAsync"), mock->count("cuMemFreeAsync")), std::tuple(1, 1));
-    EXPECT_EQ(mock->calls.back(), "cuCtxPopCurrent");
+    mock->capturing = true;
+    for (long calls = 1; calls <= 2; ++calls) {
+        run(kFew);
+        EXPECT_EQ(std::tuple(mock->pools, mock->allocations), std::tuple(1, 0));
+        EXPECT_EQ(std::tuple(mock->count("cuMemAllocFromPoolAsync"), mock->count("cuMemFreeAsync")),
+                  std::tuple(calls, calls));
+        EXPECT_EQ(mock->calls.back(), "cuCtxPopCurrent");
+    }
+}
+
+TEST_F(HopperMoe, CallsThatAreNotCapturedTakeMemoryOnce) {
+    for (int i = 0; i < 3; ++i) run(kFew);
+    EXPECT_EQ(std::tuple(mock->pools, mock->allocations), std::tuple(1, 1));
+    EXPECT_EQ(std::tuple(mock->count("cuMemAllocFromPoolAsync"), mock->count("cuMemFreeAsync")), std::tuple(1, 0));
+    hopper_.reset();
+    EXPECT_EQ(std::tuple(mock->pools, mock->allocations), std::tuple(0, 0));
 }
 
 TEST_F(HopperMoe, ChoosesWhatThePlanSaysEachTime) {

@@ -116,6 +116,11 @@ int cuCtxGetCurrent(Context** context) {
     *context = stack.empty() ? nullptr : stack.back();
     return entry.result;
 }
+int cuCtxSynchronize() {
+    const Entry entry("cuCtxSynchronize");
+    if (entry.result || stack.empty()) return entry.result ? entry.result : kInvalidContext;
+    return state().capturing ? kStreamCaptureUnsupported : kSuccess;
+}
 int cuCtxEnablePeerAccess(Context* peer, unsigned flags) {
     const Entry entry("cuCtxEnablePeerAccess");
     if (entry.result) return entry.result;
@@ -246,6 +251,7 @@ const Symbol kSymbols[] = {
     {"cuCtxPushCurrent", 4000, reinterpret_cast<void*>(&cuCtxPushCurrent_v2)},
     {"cuCtxPopCurrent", 4000, reinterpret_cast<void*>(&cuCtxPopCurrent_v2)},
     {"cuCtxGetCurrent", 4000, reinterpret_cast<void*>(&cuCtxGetCurrent)},
+    {"cuCtxSynchronize", 2000, reinterpret_cast<void*>(&cuCtxSynchronize)},
     {"cuCtxEnablePeerAccess", 4000, reinterpret_cast<void*>(&cuCtxEnablePeerAccess)},
     {"cuDeviceCanAccessPeer", 4000, reinterpret_cast<void*>(&cuDeviceCanAccessPeer)},
     {"cuIpcGetMemHandle", 4010, reinterpret_cast<void*>(&cuIpcGetMemHandle)},
@@ -275,6 +281,7 @@ const Symbol kSymbols[] = {
     {"cuMemcpyDtoDAsync", 3020, reinterpret_cast<void*>(&cuMemcpyDtoDAsync_v2)},
     {"cuStreamCreate", 2000, reinterpret_cast<void*>(&cuStreamCreate)},
     {"cuStreamDestroy", 4000, reinterpret_cast<void*>(&cuStreamDestroy_v2)},
+    {"cuStreamGetId", 12000, reinterpret_cast<void*>(&cuStreamGetId)},
     {"cuStreamQuery", 2000, reinterpret_cast<void*>(&cuStreamQuery)},
     {"cuStreamSynchronize", 2000, reinterpret_cast<void*>(&cuStreamSynchronize)},
     {"cuStreamWaitEvent", 3020, reinterpret_cast<void*>(&cuStreamWaitEvent)},

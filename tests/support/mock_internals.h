@@ -75,6 +75,8 @@ struct Internals {
     std::map<void*, double> recorded_us;  // by event
     std::set<Function*> functions;
     std::map<void*, std::vector<Launch>> recorded;  // by stream, of those that are
+    std::map<void*, unsigned long long> stream_ids;
+    unsigned long long next_stream_id = 1;
 };
 inline Internals& internals() {
     static Internals i;
