@@ -58,11 +58,12 @@ struct TopkSample {
         const uint32_t which = i / kNear;
         return which * stride + (which * 5 & (stride / kNear - 1)) * kNear + i % kNear;
     }
-    /// How many numbers of a sample are above a bound that more than k numbers of the row are above, but for one row of
-    /// tens of thousands: four standard deviations for 128 expected ones, more for fewer.
+    /// How many numbers of a sample are above a bound that more than k numbers of the row are above, but for one row of a
+    /// hundred thousand: 4.5 standard deviations for 64 expected ones, more for fewer. As rarely does a list of 4960 have
+    /// no room for what is above it.
     FG_HD constexpr uint32_t wanted(uint32_t k) const {
         const uint32_t expected = k / (stride / kNear);
-        return expected + expected / 4 + 13;
+        return expected + expected / 4 + 20;
     }
 };
 
@@ -82,7 +83,7 @@ struct TopkConfig {
     FG_HD constexpr uint32_t ctas_per_sm() const { return ctas == 1 && !few ? 4 : 2; }
     /// Columns of a part that is kept as a whole; of another one, those that are listed as they may be selected.
     FG_HD constexpr uint32_t held() const { return few ? 16384 : 8192; }
-    FG_HD constexpr uint32_t listed() const { return ctas == 1 ? 4096 : 8192; }
+    FG_HD constexpr uint32_t listed() const { return ctas == 1 ? 4960 : 8192; }
     FG_HD constexpr uint32_t held_columns() const { return ctas * held(); }
     /// Columns that a thread loads at once.
     FG_HD static constexpr uint32_t batch() { return 8; }
