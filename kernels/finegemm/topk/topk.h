@@ -58,9 +58,9 @@ struct TopkSample {
         const uint32_t which = i / kNear;
         return which * stride + (which * 5 & (stride / kNear - 1)) * kNear + i % kNear;
     }
-    /// How many numbers of a sample are above a bound that more than k numbers of the row are above, but for one row of a
-    /// hundred thousand: 4.5 standard deviations for 64 expected ones, more for fewer. As rarely does a list of 4960 have
-    /// no room for what is above it.
+    /// How many numbers of a sample are above a bound that more than k numbers of the row are above, but for one row of
+    /// a hundred thousand: 4.5 standard deviations for 64 expected ones, more for fewer. As rarely does a list of 4960
+    /// have no room for what is above it.
     FG_HD constexpr uint32_t wanted(uint32_t k) const {
         const uint32_t expected = k / (stride / kNear);
         return expected + expected / 4 + 20;
