@@ -115,7 +115,7 @@ def test_explain_names_the_kernel_and_says_why():
     asked = finegemm.explain_topk(8192, 131072, 0, 64, 128, logits=True, histogram=True)
     assert asked["steps"] == {"count": 1, "rows": 8192, "bytes": 0}
     pages = finegemm.explain_topk(1, 8192, 2048, 64, 128, requests=1)
-    assert pages["kernel"] == "FineGEMM_topk_few_c2"
+    assert pages["kernel"] == "FineGEMM_topk_c1"
     assert pages["logits"]["kernel"] == "FineGEMM_paged_mqa_logits_h64_d128"
     with pytest.raises(finegemm.InvalidArgument, match=r"^q: has H = 7 heads"):
         finegemm.explain_topk(1, 1, 1, 7, 64)
