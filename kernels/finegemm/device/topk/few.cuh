@@ -203,7 +203,7 @@ __device__ void find_few(TopkFewShared<C>& shared, TopkFewCounts<C>& counts, con
     const TopkFewListed<C> list(shared, total);
 #pragma unroll 1
     for (uint32_t i = 0; shift > 0 && word.wanted < word.equal; ++i) {
-        if (word.equal <= counts.kMostGathered) {
+        if (word.equal <= kTopkGathered) {
             list.for_agreeing(shift, word.word, [&](uint32_t key) { counts.gather(key); });
             __syncthreads();  // all are there
             const TopkFound key = counts.find_gathered(word.equal, word.wanted);

@@ -15,6 +15,14 @@ __device__ inline void sync_ctas() {
     ptx::cluster_wait();
 }
 
+/// The first of `count` places of this lane, of those that all lanes of a warp take together.
+__device__ inline uint32_t take_places(uint32_t& taken, uint32_t count) {
+    const uint32_t up_to = sum_up_to(count);
+    uint32_t place = 0;
+    if (ptx::lane() == kWarpSize - 1 && up_to > 0) place = atomicAdd(&taken, up_to);
+    return ptx::value_of(place, kWarpSize - 1) + up_to - count;
+}
+
 /// Until the phase of this parity of an mbarrier of the CTA has completed; then the next one is waited for.
 __device__ inline void wait_for(uint64_t& barrier, uint32_t& parity) {
     const ptx::SmemAddr at = ptx::smem_address(&barrier);
@@ -132,7 +140,6 @@ public:
         __syncthreads();  // it has been found
         return shared_.found;
     }
-    static constexpr uint32_t kMostGathered = kTopkGathered;
 
     /// Tells all CTAs of the cluster what this one lists.
     __device__ void tell(const TopkFewListing& listing) {

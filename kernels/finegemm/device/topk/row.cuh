@@ -144,12 +144,4 @@ struct TopkSelected {
     }
 };
 
-/// The first of `count` places of this lane, of those that all lanes of a warp take together.
-__device__ inline uint32_t take_places(uint32_t& taken, uint32_t count) {
-    const uint32_t up_to = sum_up_to(count);
-    uint32_t place = 0;
-    if (ptx::lane() == kWarpSize - 1 && up_to > 0) place = atomicAdd(&taken, up_to);
-    return ptx::value_of(place, kWarpSize - 1) + up_to - count;
-}
-
 }  // namespace finegemm::device

@@ -124,10 +124,9 @@ __device__ TopkFound find_first(const TopkParams& p, TopkShared<C>& shared, Topk
     return found;
 }
 
-/// How many numbers CTAs of lower ranks select, where this thread has selected `own`.
+/// How many numbers CTAs of lower ranks of a cluster select, where this thread has selected `own`.
 template <TopkConfig C>
 __device__ uint32_t selected_before(TopkShared<C>& shared, uint32_t own) {
-    if (C.ctas == 1) return 0;
     own = ptx::sum_of_lanes(own);
     if (ptx::lane() == 0 && own > 0) atomicAdd(&shared.total, own);
     sync_cluster<C>();  // all have added
