@@ -82,7 +82,7 @@ CallKey HopperBackend::key_of(const Call& call) const {
             .flags = static_cast<uint8_t>(call.row_b_scales() | batch_invariant << 1 | options.accumulate << 2 |
                                           options.prefetch_weights << 3 | (major_of(call.a.matrix) == Major::MN) << 4 |
                                           (major_of(call.b.matrix) == Major::MN) << 5 |
-                                          (call.a.matrix.dtype != call.b.matrix.dtype) << 6),
+                                          (call.a.matrix.dtype != call.b.matrix.dtype) << 6 | call.stores_sums << 7),
             .named = nullptr,
             .choices = choices_of(call),
             .epilogue = finegemm::key_of(call.epilogue()),

@@ -70,8 +70,8 @@ struct CallKey {
     uint8_t grouping, form;  // and four and five bits up: MX scales of A and of B; the form of groups of rows, the
                              // layout of those of K
     uint8_t dtypes;          // of A, and four bits up of D
-    uint8_t flags;  // bits: row_b_scales, batch_invariant, accumulate, prefetch_weights, MN-major A and B, and whether
-                    // one of A and B is e4m3 and the other e5m2
+    uint8_t flags;  // bits: row_b_scales, batch_invariant, accumulate, prefetch_weights, MN-major A and B, whether one
+                    // of A and B is e4m3 and the other e5m2, and stores_sums
     const GemmKernel* named;  // null: the planner's choice
     struct Choices {          // that a kernel counts; none: zeros
         const void* ids;

@@ -12,6 +12,7 @@
 
 #include "ops/gemm/cpu.h"
 #include "ops/gemm/hopper.h"
+#include "ops/routing/cpu.h"
 #include "support/grouped.h"
 #include "support/mock_driver.h"
 #include "support/random.h"
@@ -24,7 +25,7 @@ constexpr GemmConfig config(uint32_t tile_m, uint32_t stages, Output output) {
     return {.tile_m = tile_m,
             .tile_n = 128,
             .stages = stages,
-            .math_warpgroups = tile_m / 64,
+            .math_warpgroups = tile_m > 64 ? 2u : 1u,
             .grouping = Grouping::Rows,
             .output = output,
             .finish = Finish::Indexed};
@@ -37,7 +38,7 @@ struct Problem {
     test::Random random;
     test::GroupedProblem groups;
     int64_t m, tokens, d_height;
-    bool gathers, scatters, weighted;
+    bool gathers, scatters, weighted, sums;
     test::Buffer<uint8_t> a;
     test::Buffer<float> sfa, factors;
     std::vector<int32_t> rows_of_a, rows_of_d;
@@ -52,6 +53,7 @@ struct Problem {
           gathers(random.any(1, 3) > 1),
           scatters(!gathers || random.one_in(2)),
           weighted(random.one_in(2)),
+          sums(kType == DType::BF16 && random.one_in(2)),
           a(DType::E4M3, tokens, groups.k, 16),
           sfa(DType::F32, tokens, test::GroupedProblem::blocks(groups.k), 1),
           factors(DType::F32, m, 1, static_cast<int64_t>(seed % 2)) {
@@ -117,11 +119,14 @@ protected:
         auto here = p.new_d(), there = p.new_d();
         const GemmOptions options{.numerics = Numerics::Hopper, .epilogue = p.epilogue()};
         const GroupedGemmArgs of_cpu = p.args(here), of_kernel = p.args(there);
-        cpu_gemm({of_cpu, options}, pool);
+        Call wanted(of_cpu, options);
+        wanted.stores_sums = p.sums;
+        cpu_gemm(wanted, pool);
         GemmOptions placed = options;
         const std::vector<uint64_t> addresses = p.addresses(there);
         if (p.scatters && seed % 2 == 0) placed.epilogue.rows_of_d = {{addresses.data(), DType::I64, p.m, 1, 1, 1, {}}};
-        const Call call(of_kernel, placed);
+        Call call(of_kernel, placed);
+        call.stores_sums = p.sums;
         const plan::Problem problem = problem_of(call);
         ASSERT_EQ(plan::rejected(problem, *plan::find_device("h200"), C), "") << plan::name_of(C);
         const uint32_t ctas = 1 + seed % 3;
@@ -138,7 +143,7 @@ protected:
             for (int64_t c = 0; c < p.groups.n; ++c)
                 ASSERT_EQ(std::memcmp(&there.at(r, c), &here.at(r, c), sizeof(Element)), 0)
                     << seed << ": row " << r << ", column " << c << ": " << +there.at(r, c) << ", not "
-                    << +here.at(r, c) << ", " << p.gathers << p.scatters << p.weighted;
+                    << +here.at(r, c) << ", " << p.gathers << p.scatters << p.weighted << p.sums;
     }
 };
 
@@ -150,10 +155,43 @@ TEST_F(IndexedKernel, HasTheBitsOfTheCpuForGroupsInEveryForm) {
         for (const GroupForm form : kForms) {
             compare<config(64, 8, Output::BF16), uint16_t>(++seed, form);
             compare<config(128, 6, Output::BF16), uint16_t>(++seed, form);
+            compare<config(256, 4, Output::BF16), uint16_t>(++seed, form);
             compare<config(64, 8, Output::F32), float>(++seed, form);
             compare<config(128, 6, Output::F32), float>(++seed, form);
             if (HasFatalFailure()) return;
         }
+}
+
+/// What is stored as sums are the bits of combine over the rows of a product that has been stored.
+TEST_F(IndexedKernel, SumsAreThoseOfTheCombineCall) {
+    for (uint32_t seed = 1; seed <= 12; ++seed) {
+        Problem<uint16_t> p(seed, GroupForm::Offsets);
+        auto d = p.new_d();
+        test::Buffer<uint16_t> rows(DType::BF16, p.m, p.groups.n, 8), sums(DType::BF16, p.m, p.groups.n, 8);
+        p.gathers = false, p.scatters = true;
+        GemmOptions options{.numerics = Numerics::Hopper, .epilogue = p.epilogue()};
+        Call stored(p.args(d), options);
+        stored.stores_sums = true;
+        cpu_gemm(stored, pool);
+        GroupedGemmArgs args = p.groups.args();
+        args.d = {rows.view()};
+        cpu_gemm({args, {.numerics = Numerics::Hopper}}, pool);
+        std::vector<int32_t> inverse(static_cast<size_t>(p.m));
+        std::iota(inverse.begin(), inverse.end(), 0);
+        CombineArgs combined{
+            .y = {rows.view()}, .inverse = {inverse.data(), DType::I32, p.m, 1, 1}, .out = sums.view()};
+        if (p.weighted) combined.weights = p.factors.view();
+        const CombineOptions how;
+        run_on_cpu(CombineCall{combined, how}, pool);
+        int64_t found = 0;
+        for (int64_t r = 0; r < p.m; ++r) {
+            const int32_t to = p.rows_of_d[static_cast<size_t>(r)];
+            if (p.groups.grouping.group_of(r) < 0 || to < 0 || to >= p.d_height) continue;
+            ++found;
+            for (int64_t c = 0; c < p.groups.n; ++c) ASSERT_EQ(d.at(to, c), sums.at(r, c)) << seed << ": " << r;
+        }
+        EXPECT_GT(found, 0);
+    }
 }
 
 /// On the CPU each row is that of a product of its own, times its factor, and nothing else of D is written.

@@ -65,6 +65,7 @@ struct Launch {
     GroupListParams group_list;                // of a kernel "FineGEMM_group_list"
     AffineParams affine;                       // of a kernel "FineGEMM_*_affine"
     DColumns heads;                            // of a kernel "FineGEMM_*_head_gaps"
+    IndexedParams indexed;                     // of a kernel "FineGEMM_*_indexed"
 };
 
 /// What a tensor map describes, as the mock's encoding keeps it.

@@ -77,7 +77,8 @@ inline Launch launch_of(const LaunchConfig& config, const Function& function, co
                   .add_pieces = {},
                   .group_list = {},
                   .affine = {},
-                  .heads = {}};
+                  .heads = {},
+                  .indexed = {}};
     const bool is_gemm = !copied_operation(function.entry, parameters, launch);
     if (is_gemm && function.entry.find("_grouped") != std::string::npos)
         launch.gemm = launch.grouped = *static_cast<const finegemm::GroupedParams*>(parameters);
@@ -99,6 +100,10 @@ inline Launch launch_of(const LaunchConfig& config, const Function& function, co
     if (function.entry.find("_head_gaps") != std::string::npos)
         launch.heads =
             static_cast<const finegemm::WithFinish<finegemm::SegmentedParams, finegemm::Finish::HeadGaps>*>(parameters)
+                ->finish;
+    if (function.entry.ends_with("_indexed"))
+        launch.indexed =
+            static_cast<const finegemm::WithFinish<finegemm::GroupedParams, finegemm::Finish::Indexed>*>(parameters)
                 ->finish;
     if (is_gemm && function.entry.find("_kgrouped") != std::string::npos)
         std::memcpy(&launch.k_grouped, parameters, sizeof launch.k_grouped);

@@ -92,6 +92,8 @@ struct IndexedParams {
     uint32_t k;
     const float* factors;  // of each row, or null
     int64_t factor_stride;
+    uint32_t sums;  // 1: rows become what combine makes of them, where a token has one choice: a row as it would be
+                    // stored, times its factor, added to zero
 };
 template <>
 struct FinishParamsOf<Finish::Indexed> {

@@ -176,7 +176,7 @@ FG_HD constexpr ScalePath scale_path(const GemmConfig& c, Promotion promotion) {
 /// are promoted, when the shift of the next one is known: these stages have no shift. Nor have those of rows that are
 /// found by numbers, which are copied one by one.
 FG_HD constexpr bool shifted_scales(const GemmConfig& c) {
-    return c.grouping == Grouping::Rows && c.b.scaling == Scaling::Blocks && !finds_rows(c.finish);
+    return c.grouping == Grouping::Rows && c.b.scaling == Scaling::Blocks;
 }
 
 /// For tiles of 136 columns a scale warp has no registers for vectors of four.

@@ -48,6 +48,7 @@ struct Call {
     int64_t group_count = 1;
     KLayout layout = KLayout::Columns;
     std::optional<CountedChoices> choices{};  // that groups of rows are of: a kernel may count them by itself
+    bool stores_sums = false;                 // as IndexedParams::sums
     const GemmOptions& options;
 
     const Device& device() const { return d.matrix.device; }

@@ -39,29 +39,19 @@ struct GatedEpilogue {
         const SwigluRule rule{f.limit, f.slope, f.offset};
         float (&values)[kValues] = acc.sum[0];
         if (f.bf16_between) {
-            round(acc.sum[0]);
-            round(acc.sum[1]);
+            round_to_bf16(acc.sum[0]);
+            round_to_bf16(acc.sum[1]);
         }
         const float upper = weight(tile, first_row), lower = weight(tile, first_row + 8);
 #pragma unroll
         for (uint32_t r = 0; r < kValues; ++r)
             values[r] = swiglu<PtxMath>(values[r], acc.sum[1][r], rule, r % 4 < 2 ? upper : lower);
-        if (f.bf16_between) round(values);
+        if (f.bf16_between) round_to_bf16(values);
         store<0>(values, tile);
         store<1>(values, tile);
     }
 
 private:
-    /// To bf16, as D of a product and what is quantised apart from it are.
-    __device__ static void round(float (&x)[kValues]) {
-#pragma unroll
-        for (uint32_t r = 0; r < kValues; r += 2) {
-            const uint32_t both = ptx::pack_bf16(x[r], x[r + 1]);
-            x[r] = float_of_bits(both << 16);
-            x[r + 1] = float_of_bits(both & 0xffff0000u);
-        }
-    }
-
     __device__ float weight(const Tile& tile, uint32_t row) const {
         const GatedParams& f = p.finish;
         if (!f.weights) return 1.0f;

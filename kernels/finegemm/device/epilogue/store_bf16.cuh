@@ -19,6 +19,17 @@ __device__ uint32_t pack(float low, float high) {
     return D == Output::F16 ? ptx::pack_f16(low, high) : ptx::pack_bf16(low, high);
 }
 
+/// To bf16, as what is between two launches is.
+template <uint32_t Registers>
+__device__ void round_to_bf16(float (&x)[Registers]) {
+#pragma unroll
+    for (uint32_t r = 0; r < Registers; r += 2) {
+        const uint32_t both = ptx::pack_bf16(x[r], x[r + 1]);
+        x[r] = float_of_bits(both << 16);
+        x[r + 1] = float_of_bits(both & 0xffff0000u);
+    }
+}
+
 /// Writes `Cols` columns of this warp's rows, from column `first` of the tile on; `address` maps a 16-byte piece.
 template <Output D, uint32_t Cols, uint32_t Registers, typename Address>
 __device__ void write_rows(const float (&sum)[Registers], uint32_t first, Address&& address) {

@@ -6,8 +6,8 @@
 
 namespace finegemm::device {
 
-/// The scales of A of kernels whose rows may be found by numbers, copied row by row. Where they are, the codes of these
-/// rows are copied, too: TMA would take a box for each. A row that is not in A becomes zeros, and its scale.
+/// Rows of A that are found by numbers, with their scales, copied row by row: TMA would take a box for each. A row that
+/// is not in A becomes zeros, and its scale.
 template <GemmConfig C>
 struct NumberedRows {
     static constexpr uint32_t kRows = C.tile_m / kWarpSize;  // of a lane
@@ -25,10 +25,9 @@ struct NumberedRows {
 #pragma unroll
         for (uint32_t i = 0; i < kRows; ++i) {
             const uint32_t row = tile.row + min(i * kWarpSize + lane, existing - 1);
-            of_a[i] = gathers() ? static_cast<uint32_t>(p.finish.numbers_of_a[row]) : row;
+            of_a[i] = static_cast<uint32_t>(p.finish.numbers_of_a[row]);
         }
     }
-    __device__ bool gathers() const { return p.finish.numbers_of_a; }
 
     /// Starts the copies into an empty stage.
     __device__ void issue(const Shared<C>& smem, uint32_t stage) const {
@@ -39,7 +38,7 @@ struct NumberedRows {
             const float* const from = p.sfa.data + (is_row ? of_a[i] * p.sfa.mn_stride + kb * p.sfa.k_stride : 0);
             if (row < existing) ptx::copy_async(smem.sfa(stage) + row * 4, from, is_row ? 4 : 0);
         }
-        if (gathers()) copy_codes(smem.a(stage));
+        copy_codes(smem.a(stage));
     }
     __device__ void advance(uint32_t k_blocks) { kb += k_blocks; }
 
@@ -51,8 +50,8 @@ private:
 #pragma unroll
         for (uint32_t i = 0; i < kRows; ++i) {
             const uint32_t end = min(existing, (i + 1) * kWarpSize);
-#pragma unroll 2
-            for (uint32_t first = i * kWarpSize; first < end; first += kAtOnce) {  // more would take spilled registers
+#pragma unroll(kRows > 4 ? 1 : 2)  // more would take spilled registers
+            for (uint32_t first = i * kWarpSize; first < end; first += kAtOnce) {
                 const uint32_t row = first + lane / kPieces, from = ptx::value_of(of_a[i], row % kWarpSize);
                 const bool is_there = from < p.finish.a_count && k < p.finish.k;
                 const uint8_t* const at = is_there ? codes + from * p.finish.a_row_stride : p.finish.a;
@@ -77,7 +76,6 @@ struct NumberedRowScales {
     __device__ void fill(const Shared<C>& smem, uint32_t stage) const {
         a.issue(smem, stage);
         b.issue(smem.sfb(stage));
-        if (!a.gathers()) return ptx::mbarrier_arrive_after_copies(smem.full(stage));
         ptx::wait_for_copies();
         ptx::fence_proxy_async_shared();
         ptx::mbarrier_arrive(smem.full(stage));

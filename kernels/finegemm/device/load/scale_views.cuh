@@ -43,6 +43,14 @@ __device__ inline uint32_t shift_of(const Params<C>& p, const Tile& tile) {
     return kPlan<C>.shifted_scales && neighbours(p.sfa) ? scale_shift(scales_of_a(p, tile)) : 0;
 }
 
+/// Rows that are found by numbers are copied without a shift.
+template <GemmConfig C>
+    requires(finds_rows(C.finish))
+__device__ inline uint32_t shift_of(const Params<C>& p, const Tile& tile) {
+    const bool shifts = neighbours(p.sfa) && !numbers_of_a(static_cast<const KernelParams<C>&>(p));
+    return shifts ? scale_shift(scales_of_a(p, tile)) : 0;
+}
+
 /// Arrives for all lanes of a warp, where no copies do.
 template <GemmConfig C>
 __device__ inline void arrive_for_copies(const Shared<C>& smem, uint32_t stage) {

@@ -11,14 +11,14 @@ namespace finegemm::device {
 
 /// Loads scales of any layout. Each scale warp owns every third stage, so that it sees every round of its own. Nobody
 /// waits for the copies: the last one to land completes the barrier.
-template <GemmConfig C, typename Scheduler>
+template <GemmConfig C, typename Scheduler, typename Scales = ScalesOf<C>>
 __device__ void copy_scales_async(const Params<C>& p, const Shared<C>& smem, Scheduler scheduler, uint32_t scale_warp) {
     auto at = RingCursor<C.stages>::producer();
     uint32_t begun = 0;  // blocks of the tile that FirstCopies has begun
     if constexpr (Scheduler::begun_early()) begun = first_round(scheduler.k, C.stages).size();
     for (Tile tile; scheduler.template take<C>(tile); begun = 0) {
         zero_if_empty<C>(p, scheduler, tile, scale_warp);
-        ScaleLoader<C> auto scales = ScalesOf<C>(p, tile, scheduler.k.begin + begun);
+        ScaleLoader<C> auto scales = Scales(p, tile, scheduler.k.begin + begun);
         if (Scheduler::begun_early()) at += begun;
 #pragma unroll 1
         for (uint32_t kb = scheduler.k.begin + begun; kb < scheduler.k.end; ++kb, ++at) {
@@ -115,6 +115,18 @@ __device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const Sch
     wait_where_loading(p);
     if constexpr (C.scales == ScaleLayout::Rows) load_scales_vectorised<C>(p, smem, scheduler, scale_warp);
     else copy_scales_async<C>(p, smem, scheduler, scale_warp);
+}
+
+/// Rows of A that are found by numbers come with their scales. A function of its own: the code of other kernels would
+/// be ordered otherwise.
+template <GemmConfig C, typename Scheduler>
+    requires(finds_rows(C.finish))
+__device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const Scheduler& scheduler,
+                            uint32_t scale_warp) {
+    wait_where_loading(p);
+    if (numbers_of_a(static_cast<const KernelParams<C>&>(p)))
+        copy_scales_async<C, Scheduler, NumberedRowScales<C>>(p, smem, scheduler, scale_warp);
+    else copy_scales_async<C, Scheduler>(p, smem, scheduler, scale_warp);
 }
 
 /// Without scales the scale warps do what else is theirs: they zero D of groups without k-blocks.

@@ -155,20 +155,19 @@ struct SplitScaleVector {
 
 /// The scales of one k-block, from any layout, on the path that the plan names.
 template <GemmConfig C>
-using ScalesOf = Either<C.mx(), MxScaleLoads<C>,
-                        Either<kPlan<C>.tensor_core_scales(), SplitScaleLoads<C>,
-                               Either<finds_rows(C.finish), NumberedRowScales<C>, ScaleCopies<C>>>>;
+using ScalesOf =
+    Either<C.mx(), MxScaleLoads<C>, Either<kPlan<C>.tensor_core_scales(), SplitScaleLoads<C>, ScaleCopies<C>>>;
 
 /// Vectors of scales, on the path that the plan names.
 template <GemmConfig C>
 using VectorOf = Either<kPlan<C>.tensor_core_scales(), SplitScaleVector<C>, ScaleVector<C>>;
 
 /// The first round of scales for groups of rows: none need wait for an empty stage.
-template <GemmConfig C>
+template <GemmConfig C, typename Scales = ScalesOf<C>>
 struct FirstCopies {
-    static_assert(ScaleLoader<ScalesOf<C>, C>);
+    static_assert(ScaleLoader<Scales, C>);
     __device__ static void load(const Params<C>& p, const Shared<C>& smem, const Tile& tile, uint32_t scale_warp) {
-        ScalesOf<C> scales(p, tile, 0);
+        Scales scales(p, tile, 0);
         const uint32_t blocks = first_round({0, p.k_blocks}, C.stages).size();
 #pragma unroll 1
         for (uint32_t stage = 0; stage < blocks; ++stage) {
@@ -178,6 +177,15 @@ struct FirstCopies {
             }
             scales.advance(p);
         }
+    }
+};
+/// FirstCopies of kernels that may find rows of A by numbers.
+template <GemmConfig C>
+struct FirstCopiesOfEither {
+    __device__ static void load(const Params<C>& p, const Shared<C>& smem, const Tile& tile, uint32_t scale_warp) {
+        if (numbers_of_a(static_cast<const KernelParams<C>&>(p)))
+            FirstCopies<C, NumberedRowScales<C>>::load(p, smem, tile, scale_warp);
+        else FirstCopies<C>::load(p, smem, tile, scale_warp);
     }
 };
 /// The first vector of a CTA that has groups of rows, which fills the first stages.
@@ -199,7 +207,8 @@ struct NoFirstScales {
     __device__ static void load(const Params&, const Smem&, const Tile&, uint32_t /*scale_warp*/) {}
 };
 template <GemmConfig C>
-using FirstScales =
-    Either<C.swaps_mx, NoFirstScales, Either<C.scales == ScaleLayout::Rows, FirstVector<C>, FirstCopies<C>>>;
+using FirstScales = Either<C.swaps_mx, NoFirstScales,
+                           Either<C.scales == ScaleLayout::Rows, FirstVector<C>,
+                                  Either<finds_rows(C.finish), FirstCopiesOfEither<C>, FirstCopies<C>>>>;
 
 }  // namespace finegemm::device

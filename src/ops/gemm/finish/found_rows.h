@@ -31,7 +31,8 @@ private:
         uint8_t* row(int64_t i) { return bytes.data() + i * row_bytes(); }
         Matrix view() { return {bytes.data(), dtype, rows, cols, cols, 1, {}}; }
     };
-    /// Calls visit(row of the product, where D has it) for those that are stored.
+    void add_up(int64_t m);
+    /// Calls visit(m, row m of the product, where D has it) for those that are stored.
     template <typename Visit>
     void for_stored(const Visit& visit);
 

@@ -94,7 +94,7 @@ FoundRows::FoundRows(const Call& call)
             copy_row(call.sfa.matrix, from, sfa_.row(m));
         }
     options_.epilogue = {};
-    options_.epilogue.factors_of_rows = call.epilogue().factors_of_rows;
+    if (!call.stores_sums) options_.epilogue.factors_of_rows = call.epilogue().factors_of_rows;
     options_.config.clear();  // all kernels for groups of rows have the same order of sums
 }
 
@@ -109,17 +109,26 @@ void FoundRows::for_stored(const Visit& visit) {
     for (const auto& [group, rows] : groups_)
         for (int64_t m = rows.begin; (group >= 0 || pads) && m < rows.end; ++m)
             if (const int64_t to = row_of_d(call_, m); to >= 0)
-                visit(product_.row(m), static_cast<uint8_t*>(d.data) + to * d.row_stride * size_of(d.dtype));
+                visit(m, product_.row(m), static_cast<uint8_t*>(d.data) + to * d.row_stride * size_of(d.dtype));
+}
+
+/// What combine makes of row m, the only one of a token.
+void FoundRows::add_up(int64_t m) {
+    const ConstMatrix& factors = call_.epilogue().factors_of_rows.rows.matrix;
+    const float factor = factors.data ? load<float>(factors.data, m * factors.row_stride) : 1;
+    auto* const row = reinterpret_cast<uint16_t*>(product_.row(m));
+    for (int64_t c = 0; c < product_.cols; ++c) row[c] = bf16_of_float(0.0f + factor * float_of_bf16(row[c]));
 }
 
 void FoundRows::store() {
-    for_stored([&](const uint8_t* of_product, uint8_t* of_d) {
+    for_stored([&](int64_t m, const uint8_t* of_product, uint8_t* of_d) {
+        if (call_.stores_sums) add_up(m);
         std::memcpy(of_d, of_product, static_cast<size_t>(product_.row_bytes()));
     });
 }
 
 void FoundRows::take_stored() {
-    for_stored([&](uint8_t* of_product, const uint8_t* of_d) {
+    for_stored([&](int64_t, uint8_t* of_product, const uint8_t* of_d) {
         std::memcpy(of_product, of_d, static_cast<size_t>(product_.row_bytes()));
     });
 }

@@ -1,6 +1,8 @@
 // Finish::Indexed: rows of A and of D are found by numbers, and each may have a factor. Layer engine.
 #pragma once
 
+#include <utility>
+
 #include "engine/any_address.h"
 #include "ops/gemm/finish/product_alone.h"
 
@@ -9,6 +11,12 @@ namespace finegemm {
 /// Layers over ranks have addresses of rows where a caller has their numbers (IndexedParams).
 inline bool holds_addresses(const RowIndices& rows) { return rows.rows.dtype == DType::I64; }
 inline Epilogue stored_at(const RowIndices& addresses) { return {.rows_of_d = addresses}; }
+/// `tokens`, [1, M]: which one has each row of a product. `weights`, [1, M]: of rows, or without a pointer.
+inline Epilogue stored_by_token(ConstMatrix tokens, ConstMatrix weights) {
+    for (ConstMatrix* const x : {&tokens, &weights})
+        std::swap(x->rows, x->cols), std::swap(x->row_stride, x->col_stride);
+    return {.rows_of_d = {tokens}, .factors_of_rows = {{weights}}};
+}
 
 /// ProductAlone says what the members are for. On the CPU rows are copied before and after (cpu_found_rows).
 struct Indexed {
@@ -30,7 +38,8 @@ struct Indexed {
                 .d_count = static_cast<uint32_t>(call.d.matrix.rows),
                 .k = static_cast<uint32_t>(call.a.matrix.cols),
                 .factors = static_cast<const float*>(factors.data),
-                .factor_stride = factors.row_stride};
+                .factor_stride = factors.row_stride,
+                .sums = call.stores_sums};
     }
 
     explicit Indexed(const Epilogue& x) : factors(x.factors_of_rows.rows.matrix) {}
