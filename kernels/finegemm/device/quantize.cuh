@@ -19,7 +19,7 @@ __device__ inline uint32_t pack_codes(float a, float b, float c, float d) {
 /// Sixteen bytes of the input. They stay as they came: as floats they would take twice the registers.
 template <QuantizeConfig C>
 struct Values {
-    static constexpr uint32_t kBytes = 16 / C.vector(), kCodeWords = C.vector() / 4;
+    static constexpr uint32_t kBytes = 16 / C.vector(), kCodeWords = C.vector() / 4, kInfinity = 0x7f800000u;
     struct Codes {
         uint32_t w[kCodeWords];
     };
@@ -37,8 +37,11 @@ struct Values {
         else if constexpr (C.input == QuantizeInput::F16) return ptx::float_of_half(half);
         else return float_of_bf16(half);
     }
+    /// The bits of the largest finite magnitude. Infinities are rare: then it is looked for once more.
     __device__ uint32_t largest() const {
-        uint32_t most = 0;
+        uint32_t most = largest_number();
+        if (most < kInfinity) return most;
+        most = 0;
 #pragma unroll
         for (uint32_t i = 0; i < C.vector(); ++i) most = max(most, finite_magnitude(at(i)));
         return most;
@@ -50,6 +53,19 @@ struct Values {
             codes.w[i / 4] =
                 pack_codes<C.codes>(at(i) * inverse, at(i + 1) * inverse, at(i + 2) * inverse, at(i + 3) * inverse);
         return codes;
+    }
+    /// The bits of the largest magnitude, whatever is NaN.
+    __device__ uint32_t largest_number() const {
+        if (C.input == QuantizeInput::BF16) {  // two at a time
+            uint32_t both = 0;
+#pragma unroll
+            for (uint32_t i = 0; i < 4; ++i) both = ptx::max_magnitude_bf16(both, words.w[i]);
+            return max(both << 16, both & 0xffff0000u);
+        }
+        float most = 0.0f;
+#pragma unroll
+        for (uint32_t i = 0; i < C.vector(); ++i) most = ptx::max_magnitude(most, at(i));
+        return float_bits(most);
     }
     __device__ static void store_if(bool wanted, uint8_t* to, const Codes& codes) {
         if (C.vector() == 8) ptx::store_global_x2_if(wanted, to, codes.w[0], codes.w[kCodeWords - 1]);

@@ -222,6 +222,15 @@ __device__ inline float max_magnitude(float most, float x) {
     return larger;
 }
 
+/// The larger magnitudes of two pairs of bf16, of which NaN do not count. PTX ISA, max.
+__device__ inline uint32_t max_magnitude_bf16(uint32_t most, uint32_t x) {
+    uint32_t larger;
+    asm("{\n.reg .b32 magnitudes;\nabs.bf16x2 magnitudes, %2;\nmax.bf16x2 %0, %1, magnitudes;\n}\n"
+        : "=r"(larger)
+        : "r"(most), "r"(x));
+    return larger;
+}
+
 struct Words4 {
     uint32_t w[4];
 };
