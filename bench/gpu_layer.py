@@ -199,9 +199,10 @@ class Layers(Fixture):
         r = self.random
         pairs = r.choice((128, 256, 16 * r.randint(1, 20)))
         fused = r.choice((AS_CONTEXT, ON, OFF)) if pairs % 128 == 0 else AS_CONTEXT
+        choices = r.randint(1, 6) if r.random() < 0.7 else 1  # of one choice a token the second product stores sums
         layer = self.layer_of(
-            r.choice((1, r.randint(1, 60))),
-            r.randint(1, 6),
+            r.choice((1, r.randint(1, 60), r.randint(33, 400) if choices == 1 else 3)),
+            choices,
             16 * r.randint(1, 40),
             pairs,
             r.choice((1, r.randint(1, 12))),
@@ -268,8 +269,8 @@ class Layers(Fixture):
     def moe_graph(self):
         """A graph that takes memory of the library's, of which tokens and ids change: the bits of calls. Of few choices
         and of more."""
-        for fused, tokens in itertools.product((ON, OFF, AS_CONTEXT), (50, 30, 8)):
-            layer = self.layer_of(tokens, 4, 512, 256, 16, fused=fused)
+        for fused, (tokens, choices) in itertools.product((ON, OFF, AS_CONTEXT), ((50, 4), (30, 4), (8, 4), (300, 1))):
+            layer = self.layer_of(tokens, choices, 512, 256, 16, fused=fused)
             if fused == AS_CONTEXT:  # ids change: all experts have biases
                 biases = (torch.randn(16, n, device="cuda", generator=self.generator) for n in (512, 512))
                 layer = dataclasses.replace(layer, biases=tuple(biases))
@@ -283,14 +284,15 @@ class Layers(Fixture):
                 torch.cuda.synchronize()
                 if n := int((out.view(torch.int16) != wanted.view(torch.int16)).sum()):
                     raise AssertionError(f"{n} elements of a replay differ from a call's: {layer.shape}")
-        return {"graphs": 9}
+        return {"graphs": 12}
 
     def moe_repeat(self):
         """The same bits each time, from two streams at once."""
-        return {"runs": min(self.repeated_layer(tokens, biased) for tokens in (200, 8) for biased in (False, True))}
+        kinds = ((200, 4, False), (200, 4, True), (8, 4, False), (8, 4, True), (800, 1, False), (50, 1, False))
+        return {"runs": min(itertools.starmap(self.repeated_layer, kinds))}
 
-    def repeated_layer(self, tokens: int, biased: bool) -> int:
-        layer = self.layer_of(tokens, 4, 512, 256, 16)
+    def repeated_layer(self, tokens: int, choices: int, biased: bool) -> int:
+        layer = self.layer_of(tokens, choices, 512, 256, 16)
         if biased:
             layer = layer.with_biases(self.generator, torch.bfloat16)
         wanted = torch.empty_like(layer.x)
@@ -327,8 +329,7 @@ class Layers(Fixture):
 
     def biased_rows(self, all_tokens: tuple[int, ...]) -> list[dict]:
         """What biases take: the layer of gpt-oss without and with them."""
-        name, *sizes = BIASED
-        hidden, pairs, experts, choices = sizes
+        name, hidden, pairs, experts, choices = BIASED
         whole, rows = self.layer_of(1, choices, hidden, pairs, experts), []
         for tokens in all_tokens:
             part = self.part_of(whole, tokens, choices, "even")
@@ -368,9 +369,8 @@ class Layers(Fixture):
             calls["weights read"] = reader(layer.ids.unique(), layer.of_experts[0], layer.of_experts[2])
         us = replay_us({name: captured(call) for name, call in calls.items()}, self.options.rounds)
         rows, busy = layer.ids.numel(), int(layer.ids.unique().numel())
-        _, hidden, pairs = layer.of_experts[2].shape
-        weights = busy * 3 * pairs * hidden / self.bytes_per_us
-        bounds = {"weights_us": weights, "products_us": rows * 6 * pairs * hidden / FLOP_PER_US}
+        of_expert = 3 * layer.of_experts[2][0].numel()
+        bounds = {"weights_us": busy * of_expert / self.bytes_per_us, "products_us": 2 * rows * of_expert / FLOP_PER_US}
         shape = C["moe_shape"](struct_size=ctypes.sizeof(C["moe_shape"]), device=b"", **layer.shape)
         plan = self.tested.explained(self.tested.c.finegemm_explain_moe, shape)
         return {
@@ -395,5 +395,6 @@ class Layers(Fixture):
             if fused == OFF:
                 for dtype in (torch.float32, torch.bfloat16):
                     layer.with_biases(self.generator, dtype).run(self.tested, numerics=FAST, fused=AS_CONTEXT)
-        torch.cuda.synchronize()
-        return {"layers": 1 + 3 * len(shapes)}
+        for tokens in (40, 200):  # of one choice, whose sums the second product stores
+            self.layer_of(tokens, 1, 272, 128, 5).run(self.tested, numerics=FAST)
+        return {"layers": 3 + 3 * len(shapes)}

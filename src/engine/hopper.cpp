@@ -306,14 +306,7 @@ void HopperBackend::run(const Operation& operation) {
 
 bool HopperBackend::is_fp8_faster(const FourBitShape& shape) {
     const plan::Problem problem = plan::problem_of(fp8_shape(shape));
-    {
-        const std::shared_lock lock(mutex_);
-        if (const auto found = fp8_.find(problem); found != fp8_.end()) return found->second;
-    }
-    const bool faster = finegemm::is_fp8_faster(problem, spec_, &table_);
-    const std::unique_lock lock(mutex_);
-    if (fp8_.size() >= kMaxKept) fp8_.clear();
-    return fp8_.try_emplace(problem, faster).first->second;
+    return answer_of(fp8_, problem, [&] { return finegemm::is_fp8_faster(problem, spec_, &table_); });
 }
 
 void HopperBackend::run_four_bit(const FourBitCall& call) {

@@ -148,7 +148,21 @@ private:
     const Computing& zero(const Call& call) const;
     cuda::MemoryPool& memory();
     void sum(Launch& launch, const Call& call, bool again);
+    /// What planning says of a problem, once for all calls.
+    using Answers = std::unordered_map<plan::Problem, bool, plan::ProblemHash>;
+    template <typename Find>
+    bool answer_of(Answers& known, const plan::Problem& problem, const Find& find) {
+        {
+            const std::shared_lock lock(mutex_);
+            if (const auto found = known.find(problem); found != known.end()) return found->second;
+        }
+        const bool answer = find();
+        const std::unique_lock lock(mutex_);
+        if (known.size() >= kMaxKept) known.clear();
+        return known.try_emplace(problem, answer).first->second;
+    }
     bool is_fused_faster(const MoeShape& shape);
+    bool is_storing_sums_faster(const MoeShape& shape);
     bool is_fp8_faster(const FourBitShape& shape);
     void run_four_bit(const FourBitCall& call);
     void run_moe(const MoeCall& call);
@@ -187,8 +201,9 @@ private:
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     /// Is a layer's first product faster with its activation? Also beside weights of 4 bits.
-    std::unordered_map<plan::Problem, bool, plan::ProblemHash> fused_[2];
-    std::unordered_map<plan::Problem, bool, plan::ProblemHash> fp8_;  // is FP8 faster than weights of 4 bits?
+    Answers fused_[2];
+    Answers stores_sums_;  // is a layer faster whose second product stores sums?
+    Answers fp8_;          // is FP8 faster than weights of 4 bits?
     std::unordered_map<CallKey, std::shared_ptr<Launch>, CallKeyHash> launches_;
     std::tuple<KeptLaunches<MqaCallKey, MqaLaunch>, KeptLaunches<PrenormCallKey, PrenormLaunch>,
                KeptLaunches<FourBitCallKey, FourBitLaunch>>

@@ -176,6 +176,45 @@ TEST_F(HopperMoe, GivesWeightsOfChoicesToTheActivationOrToTheSums) {
     EXPECT_EQ(summed, nullptr);
 }
 
+TEST_F(HopperMoe, StoresSumsOfTokensWithOneChoiceAndAddsUpNothing) {
+    const auto of_rank = [](int64_t tokens, bool fused) {
+        return MoeShape{
+            .tokens = tokens, .choices = 1, .hidden = 7168, .intermediate = 2048, .experts = 8, .fused = fused};
+    };
+    for (const int64_t tokens : {64, 4096})
+        for (const bool fused : {false, true})
+            for (const bool weights_first : {false, true}) {
+                const MoeShape shape = of_rank(tokens, fused);
+                ASSERT_TRUE(plan_of(shape, *plan::find_device("h200")).forms.stores_sums);
+                const auto launches = run(shape, false, {.weights_first = weights_first});
+                ASSERT_EQ(launches.size(), (tokens == 64 ? 1u : 2u) + (fused ? 2 : 3));
+                const MoeMemory m = memory_of(shape, fused);
+                const auto at = [](int64_t offset) { return kWorkspace + static_cast<uintptr_t>(offset); };
+                const auto address = [](const void* p) { return reinterpret_cast<uintptr_t>(p); };
+                const mock::Launch &down = launches.back(), &permute = launches[tokens == 64 ? 0 : 1];
+                const RouteParams& route = tokens == 64 ? permute.permute.route : launches[0].route;
+                EXPECT_EQ(address(route.permutation), at(m.permutation));
+                EXPECT_EQ(std::tuple(address(permute.permute.sums), permute.permute.sum_row_stride),
+                          std::tuple(0x50000u, 2 * 7168));
+                EXPECT_EQ(address(permute.permute.weights_of_rows), at(m.weights_of_rows));
+                EXPECT_TRUE(down.entry.ends_with("_grouped_indexed")) << down.entry;
+                EXPECT_EQ(address(down.gemm.d_data), 0x50000u);
+                const IndexedParams& x = down.indexed;
+                EXPECT_EQ(std::tuple(x.numbers_of_a, address(x.numbers_of_d), x.d_count, x.sums),
+                          std::tuple(nullptr, at(m.permutation), static_cast<uint32_t>(tokens), 1u));
+                EXPECT_EQ(address(x.factors), weights_first ? 0 : at(m.weights_of_rows));
+                EXPECT_TRUE(weights_first || x.factor_stride == 1);
+            }
+    EXPECT_EQ(run(of_rank(32, false)).back().entry, "FineGEMM_routing_combine_routed");
+    const Device where{DeviceType::Cuda, 0};
+    const MoeOptions biased{.gate_up_bias = {test::address(0x80000), DType::BF16, 8, 4096, 4096, 1, where},
+                            .down_bias = {test::address(0x90000), DType::BF16, 8, 7168, 7168, 1, where}};
+    EXPECT_EQ(run(of_rank(64, false), false, biased).back().entry, "FineGEMM_routing_combine_biased");
+    MoeShape packed = of_rank(64, false);
+    packed.four_bit = FourBitFormat::Mxfp4, packed.four_bit_alone = true;
+    EXPECT_EQ(run(packed).back().entry, "FineGEMM_routing_combine");
+}
+
 TEST_F(HopperMoe, TakesMemoryAndGivesItBackInTheOrderOfTheStream) {
     mock->capturing = true;
     for (long calls = 1; calls <= 2; ++calls) {
@@ -267,7 +306,7 @@ TEST(MoePlan, TakesTheFasterOfOneLaunchAndTwo) {
 TEST(MoePlan, ExpectsTheClockToFallWhereProductsTakeMilliseconds) {
     const plan::DeviceSpec& h200 = *plan::find_device("h200");
     const auto product_over_alone = [&](const MoeShape& s) {
-        const plan::Problem problem = plan::problem_of(down_shape(s));
+        const plan::Problem problem = plan::problem_of(down_shape(s, false));
         const double alone = plan::cost(problem, h200, plan::choose(problem, h200).config).total;
         const MoePlan plan = plan_of(s, h200);
         return plan.launches[plan.launches.size() - 2].us / alone;
@@ -283,6 +322,7 @@ TEST(MoeMemory, HasThePartsOfALaunchApart) {
         const int64_t rows = rows_of(s), words = 4 * m.scale_stride;
         const std::pair<int64_t, int64_t> all[] = {{m.inverse, 4 * s.tokens * s.choices},
                                                    {m.offsets, 4 * (s.experts + 1)},
+                                                   {m.permutation, s.choices == 1 ? 4 * rows : 0},
                                                    {m.codes, rows * s.intermediate},
                                                    {m.code_scales, words * ((s.intermediate + 127) / 128)},
                                                    {m.rows, rows * s.hidden},
@@ -302,6 +342,7 @@ TEST(MoeMemory, HasThePartsOfALaunchApart) {
     };
     for (const bool fused : {true, false}) {
         expect_apart(kFew, fused);
+        expect_apart({.tokens = 300, .choices = 1, .hidden = 144, .intermediate = 256, .experts = 3}, fused);
         expect_apart({.tokens = 3, .choices = 5, .hidden = 144, .intermediate = 1040, .experts = 1024}, fused);
         expect_apart({.tokens = 100, .choices = 8, .hidden = 256, .intermediate = 128, .experts = 4, .rows = 33},
                      fused);

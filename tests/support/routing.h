@@ -137,6 +137,7 @@ struct RowsProblem {
     struct Permuted {
         std::vector<uint8_t> q;
         std::vector<uint32_t> scales;
+        std::vector<uint16_t> sums;
         bool operator==(const Permuted&) const = default;
     };
     /// x is bf16 and q e4m3, or both are `copied`.
@@ -156,8 +157,12 @@ struct RowsProblem {
             args.scales = {{scales.data(), DType::F32, rows, blocks(), mn_major ? 1 : blocks(), mn_major ? pitch : 1},
                            stacks,
                            pitch * blocks()};
-        body(PermuteCall{args, options});
-        Permuted result{q.all, scales.all};  // at places that differ by what alignment takes
+        Guarded<uint16_t> sums(tokens * q_stride, 0xbeef);
+        PermuteCall call{args, options};
+        if (weighs) call.sums = {sums.data(), DType::BF16, tokens, cols, q_stride};
+        body(call);
+        Permuted result{q.all, scales.all, sums.all};  // at places that differ by what alignment takes
+        std::rotate(result.sums.begin(), result.sums.begin() + (sums.data() - sums.all.data()), result.sums.end());
         std::rotate(result.q.begin(), result.q.begin() + (q.data() - q.all.data()), result.q.end());
         std::rotate(result.scales.begin(), result.scales.begin() + (scales.data() - scales.all.data()),
                     result.scales.end());

@@ -2,6 +2,7 @@
 // parameters of the kernels that find, fill and add up these rows. Layer routing.
 #pragma once
 
+#include <finegemm/core/coming_bytes.h>
 #include <finegemm/core/counted_choices.h>
 #include <finegemm/core/divide.h>
 #include <finegemm/core/expert_bias.h>
@@ -146,6 +147,9 @@ struct PermuteParams {
     const float* weights;  // [tokens, k], which go to the rows of their choices
     int64_t weight_row_stride;
     float* weights_of_rows;  // [rows], or null
+    uint8_t* sums;           // [tokens, columns of x] bf16, of which those of tokens without rows become zero; or null
+    int64_t sum_row_stride;  // bytes
+    ComingBytes coming;
     RouteParams route;
 };
 

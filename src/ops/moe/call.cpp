@@ -56,6 +56,8 @@ std::optional<bool> fused_by_rule(const MoeShape& s) {
     return s.f32_between ? true : s.fused;
 }
 
+bool may_store_sums(const MoeShape& s) { return s.choices == 1 && s.tokens > kCountedChoices && !s.biased; }
+
 MoeForms usual_forms(const MoeShape& s) {
     return {fused_by_rule(s).value_or(true), s.four_bit_alone, s.four_bit_alone};
 }
@@ -68,6 +70,7 @@ MoeMemory memory_of(const MoeShape& s, bool fused) {
     Parts parts;
     m.inverse = parts.take(s.tokens * s.choices * kOfWord);
     m.offsets = parts.take((s.experts + 1) * kOfWord);
+    m.permutation = parts.take(s.choices == 1 ? rows * kOfWord : 0);
     m.codes = parts.take(rows * s.intermediate);
     m.code_scales = parts.take(blocks(s.intermediate) * m.scale_stride * kOfWord);
     Parts again = parts;

@@ -36,6 +36,7 @@ struct MoeCall : MoeArgs {
 struct MoeForms {
     bool fused = true;                                     // the activation is part of the first product's
     bool gate_up_four_bit = false, down_four_bit = false;  // weights of 4 bits are multiplied
+    bool stores_sums = false;  // the second product stores what combine would make of its rows; of one choice a token
 };
 /// Where nothing is faster than anything else: one launch where that may be, FP8 where it is given.
 MoeForms usual_forms(const MoeShape& shape);
@@ -47,9 +48,13 @@ int64_t expected_rows_of(const MoeShape& shape);
 /// Whether the activation is part of the first product's launch, where that is not the planner's to say.
 std::optional<bool> fused_by_rule(const MoeShape& shape);
 
-// The products as the planner knows them. `fused`: with the activation.
+/// Whether a second product with FP8 may store sums: of tokens with one choice each, which leave nothing to add up.
+/// Choices that launches count by themselves take kernels that store none, and biases are added where sums are.
+bool may_store_sums(const MoeShape& shape);
+
+// The products as the planner knows them. `fused`: with the activation. `stores_sums`: as of MoeForms.
 GemmShape gate_up_shape(const MoeShape& shape, bool fused);
-GemmShape down_shape(const MoeShape& shape);
+GemmShape down_shape(const MoeShape& shape, bool stores_sums);
 /// A product of a shape that has weights of 4 bits.
 FourBitShape four_bit_shape(const MoeShape& shape, const GemmShape& product);
 
@@ -59,6 +64,7 @@ Epilogue activation(const MoeOptions& options, const Stack& scales, const ConstM
 /// Where in the workspace is what: bytes from its first line.
 struct MoeMemory {
     int64_t inverse = 0, offsets = 0;    // what route writes
+    int64_t permutation = 0;             // likewise, where a token has one choice
     int64_t codes = 0, code_scales = 0;  // of the activation
     int64_t rows = 0, row_scales = 0;    // of tokens
     int64_t weights_of_rows = 0;         // of each row, where they multiply the activation

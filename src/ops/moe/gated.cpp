@@ -1,6 +1,7 @@
 // The products of a layer of experts. Layer engine.
 #include <utility>
 
+#include "ops/gemm/finish/finishes.h"
 #include "ops/moe/call.h"
 
 namespace finegemm {
@@ -15,9 +16,10 @@ GemmShape gate_up_shape(const MoeShape& s, bool fused) {
             .num_sms = s.num_sms};
 }
 
-GemmShape down_shape(const MoeShape& s) {
+GemmShape down_shape(const MoeShape& s, bool stores_sums) {
     GemmShape shape = gate_up_shape(s, false);
     shape.n = s.hidden, shape.k = s.intermediate;
+    if (stores_sums) plan::ask_for(stored_by_token({.rows = 1, .cols = s.tokens}, {}), shape);
     return shape;
 }
 

@@ -1,6 +1,4 @@
 // A layer of experts on a GPU: which way it takes, and its memory. Layer engine.
-#include <mutex>
-
 #include "engine/hopper_backend.h"
 #include "ops/moe/planner.h"
 #include "ops/moe/steps.h"
@@ -8,24 +6,22 @@
 namespace finegemm {
 
 bool HopperBackend::is_fused_faster(const MoeShape& shape) {
-    const plan::Problem problem = plan::problem_of(gate_up_shape(shape, true));
-    auto& known = fused_[shape.four_bit ? 1 : 0];
-    {
-        const std::shared_lock lock(mutex_);
-        if (const auto found = known.find(problem); found != known.end()) return found->second;
-    }
-    const bool faster = finegemm::is_fused_faster(shape, spec_, &table_);
-    const std::unique_lock lock(mutex_);
-    if (known.size() >= kMaxKept) known.clear();
-    return known.try_emplace(problem, faster).first->second;
+    return answer_of(fused_[shape.four_bit ? 1 : 0], plan::problem_of(gate_up_shape(shape, true)),
+                     [&] { return finegemm::is_fused_faster(shape, spec_, &table_); });
+}
+
+bool HopperBackend::is_storing_sums_faster(const MoeShape& shape) {
+    return answer_of(stores_sums_, plan::problem_of(down_shape(shape, true)),
+                     [&] { return finegemm::is_storing_sums_faster(shape, spec_, &table_); });
 }
 
 /// Memory is given back behind the last launch, in the order of the stream.
 void HopperBackend::run_moe(const MoeCall& call) {
     const MoeShape shape = call.shape();
-    const MoeForms forms = forms_of(
+    MoeForms forms = forms_of(
         shape, [&](const FourBitShape& product) { return is_fp8_faster(product); },
-        [&] { return is_fused_faster(shape); });
+        [&] { return is_fused_faster(shape); }, [&] { return is_storing_sums_faster(shape); });
+    if (call.elsewhere || call.check_values) forms.stores_sums = false;
     if (call.workspace) return run_steps(*this, call, forms, call.workspace);
     const auto bytes = static_cast<size_t>(memory_of(shape, forms.fused).bytes);
     const cuda::StreamMemory workspace(memory(), bytes, call.options.stream);

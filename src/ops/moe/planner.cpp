@@ -18,9 +18,14 @@ namespace {
 /// Choices that route places in a microsecond. As bench/results/routing_h200.json has them.
 constexpr double kPass = 4, kSwigluSpeed = 0.85, kCombineSpeed = 0.95, kPermuteSpeed = 0.65, kRouted = 3450;
 
-/// How much longer than predicted a product takes with the activation: its few wide tiles end less evenly. Fitted to
+/// How much longer than predicted a product takes with the activation: its few wide tiles end less evenly, and where an
+/// expert has no more rows than a tile, so much more, with twice as many a quarter of it. Fitted to
 /// bench/results/moe_h200.json, so that what is chosen loses least.
-constexpr double kFusedFactor = 1.02, kFusedMore = 11.8;
+constexpr double kFusedFactor = 1.02, kFusedMore = 11.8, kFusedUneven = 0.04;
+
+/// Microseconds that a layer of few rows saves without `combine`, whose launch overlaps, and the part of its bytes that
+/// memory would bring: rows that have just been stored are in L2. Fitted as the factors above.
+constexpr double kSumsLaunch = 0.6, kSumsShare = 0.5;
 
 /// Products that keep tensor cores busy for milliseconds draw as much power as a GPU may, and its clock falls: their
 /// arithmetic takes up to so much longer, half of that with products of kHalfSlow microseconds. Fitted to the layers of
@@ -47,7 +52,10 @@ struct Product {
     void run_on(const plan::DeviceSpec& d) {
         const plan::Cost cost = plan::cost(problem, d, config);
         const bool fused = pairs_columns(config.finish);
-        us = fused ? kFusedFactor * cost.total + kFusedMore : cost.total, bytes = cost.memory * d.hbm_bytes_per_us;
+        const double tiles = std::max(1.0, problem.busy_groups().rows / config.tile_m);
+        const double factor = kFusedFactor + kFusedUneven / (tiles * tiles);
+        us = fused ? factor * cost.total + kFusedMore : cost.total;
+        bytes = cost.memory * d.hbm_bytes_per_us;
     }
 };
 
@@ -84,6 +92,10 @@ double swiglu_bytes(const MoeShape& s) {
     return 4 * pairs + scaled(pairs);
 }
 
+double summed_bytes(const MoeShape& s) {
+    return 2 * static_cast<double>(expected_rows_of(s) + s.tokens) * static_cast<double>(s.hidden);
+}
+
 double fused_us(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
     return product_of(gate_up_shape(s, true), d, user).us;
 }
@@ -105,6 +117,11 @@ bool is_fused_faster(const MoeShape& s, const plan::DeviceSpec& d, const plan::P
     return fused_us(s, d, user) <= apart_us(s, d, user);
 }
 
+bool is_storing_sums_faster(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
+    const double saved = kSumsLaunch + kSumsShare * summed_bytes(s) / d.hbm_bytes_per_us;
+    return product_of(down_shape(s, true), d, user).us <= product_of(down_shape(s, false), d, user).us + saved;
+}
+
 MoePlan plan_of(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
     const std::optional<bool> rule = fused_by_rule(s);
     MoePlan plan;
@@ -112,21 +129,22 @@ MoePlan plan_of(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTa
     if (!rule.value_or(false)) plan.apart_us = apart_us(s, d, user);
     plan.forms = forms_of(
         s, [&](const FourBitShape& product) { return is_fp8_faster(plan::problem_of(fp8_shape(product)), d, user); },
-        [&] { return plan.fused_us <= plan.apart_us; });
+        [&] { return plan.fused_us <= plan.apart_us; }, [&] { return is_storing_sums_faster(s, d, user); });
     const auto tokens = static_cast<double>(s.tokens), hidden = static_cast<double>(s.hidden),
                rows = static_cast<double>(expected_rows_of(s)), choices = tokens * static_cast<double>(s.choices);
     const auto pass = [&](const char* call, const jit::KernelSource& kernel, double bytes, double us) {
         plan.launches.push_back({call, kernel.entry, "", us, bytes});
     };
     const bool few = s.tokens * s.choices <= kRoutedTogether;
-    const double filled = 2 * tokens * hidden + scaled(rows * hidden), summed = 2 * (rows + tokens) * hidden;
+    const double filled = 2 * tokens * hidden + scaled(rows * hidden);
     if (!few)
         pass("route", jit::source_of(route_config(s.tokens * s.choices)), 12 * choices, kPass + choices / kRouted);
     pass(few ? "route, permute_quantize" : "permute_quantize", jit::source_of(PermuteConfig{true, few}), filled,
          pass_us(filled, d, kPermuteSpeed));
     const bool counts = s.tokens * s.choices <= kCountedChoices;
-    const auto [fused, gate_up_four_bit, down_four_bit] = plan.forms;
-    Product gate_up = product_of(gate_up_shape(s, fused), d, user), down = product_of(down_shape(s), d, user);
+    const auto [fused, gate_up_four_bit, down_four_bit, stores_sums] = plan.forms;
+    Product gate_up = product_of(gate_up_shape(s, fused), d, user),
+            down = product_of(down_shape(s, stores_sums), d, user);
     const plan::DeviceSpec slow = slowed(d, gate_up.us + down.us);
     gate_up.run_on(slow), down.run_on(slow);
     plan.launches.push_back(gate_up_four_bit ? four_bit_launch(s, gate_up_shape(s, false), d)
@@ -134,9 +152,10 @@ MoePlan plan_of(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTa
     if (!fused)
         pass("swiglu_quantize", jit::source_of(SwigluConfig{.few = counts && !s.biased, .biased = s.biased}),
              swiglu_bytes(s), pass_us(swiglu_bytes(s), d, kSwigluSpeed));
-    plan.launches.push_back(down_four_bit ? four_bit_launch(s, down_shape(s), d) : launch_of(down, counts));
-    pass("combine", jit::source_of(CombineConfig{counts && !s.biased, s.biased}), summed,
-         pass_us(summed, d, kCombineSpeed));
+    plan.launches.push_back(down_four_bit ? four_bit_launch(s, down_shape(s, false), d) : launch_of(down, counts));
+    if (!stores_sums)
+        pass("combine", jit::source_of(CombineConfig{counts && !s.biased, s.biased}), summed_bytes(s),
+             pass_us(summed_bytes(s), d, kCombineSpeed));
     return plan;
 }
 

@@ -33,17 +33,20 @@ struct MoePlan {
 };
 
 /// `is_fp8_faster`: of a product with weights of 4 bits. `is_fused_faster`: of a first product with FP8, than the
-/// faster one of those without its activation. Each is asked where it has a say.
-template <typename IsFp8Faster, typename IsFusedFaster>
-MoeForms forms_of(const MoeShape& shape, const IsFp8Faster& is_fp8_faster, const IsFusedFaster& is_fused_faster) {
+/// faster one of those without its activation. `is_storing_sums_faster`: of a second product with FP8, than one whose
+/// rows another launch adds up. Each is asked where it has a say.
+template <typename IsFp8Faster, typename IsFusedFaster, typename IsStoringSumsFaster>
+MoeForms forms_of(const MoeShape& shape, const IsFp8Faster& is_fp8_faster, const IsFusedFaster& is_fused_faster,
+                  const IsStoringSumsFaster& is_storing_sums_faster) {
     MoeForms forms = usual_forms(shape);
     const std::optional<bool> rule = fused_by_rule(shape);
     const auto is_four_bit = [&](const GemmShape& product) { return !is_fp8_faster(four_bit_shape(shape, product)); };
     if (!rule) forms.fused = is_fused_faster();
     if (shape.four_bit && !shape.four_bit_alone) {
         forms.gate_up_four_bit = !forms.fused && is_four_bit(gate_up_shape(shape, false));
-        forms.down_four_bit = is_four_bit(down_shape(shape));
+        forms.down_four_bit = is_four_bit(down_shape(shape, false));
     }
+    forms.stores_sums = may_store_sums(shape) && !forms.down_four_bit && is_storing_sums_faster();
     return forms;
 }
 
@@ -51,7 +54,10 @@ MoeForms forms_of(const MoeShape& shape, const IsFp8Faster& is_fp8_faster, const
 MoePlan plan_of(const MoeShape& shape, const plan::DeviceSpec& device, const plan::PlanTable* user = nullptr);
 
 /// Whether the product and its activation are expected to take no longer in one launch than in two, the first of which
-/// is that of weights of 4 bits where these are there and faster.
+/// is that of weights of 4 bits where these are there and faster. And whether a second product that stores sums is.
 bool is_fused_faster(const MoeShape& shape, const plan::DeviceSpec& device, const plan::PlanTable* user = nullptr);
+
+bool is_storing_sums_faster(const MoeShape& shape, const plan::DeviceSpec& device,
+                            const plan::PlanTable* user = nullptr);
 
 }  // namespace finegemm

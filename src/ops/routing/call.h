@@ -21,8 +21,10 @@ struct RouteCall : RouteArgs {
 struct PermuteCall : PermuteQuantizeArgs {
     const PermuteOptions& options;
     bool check_values = false;
-    ConstMatrix weights{};             // [T, k], of choices, which go to their rows:
-    Matrix weights_of_rows{};          // [1, R]
+    ConstMatrix weights{};     // [T, k], of choices, which go to their rows:
+    Matrix weights_of_rows{};  // [1, R]
+    Matrix sums{};             // [T, H] bf16: rows of tokens that have none become zero
+    ComingBytes coming{};
     const RouteCall* route = nullptr;  // of few choices: the launch finds their rows, and quantises
 
     bool quantizes() const { return x.dtype == DType::BF16 && q.matrix.dtype == DType::E4M3; }

@@ -129,6 +129,8 @@ void run_on_cpu(const PermuteCall& call, ThreadPool& pool) {
                     store(call.scales.matrix.data,
                           of_scales.offset(row) + static_cast<int64_t>(b) * call.scales.matrix.col_stride, scales[b]);
             });
+            if (call.sums.data && !known)
+                std::fill_n(static_cast<uint16_t*>(call.sums.data) + t * call.sums.row_stride, call.x.cols, 0);
         }
     };
     for_tokens(pool, call.x.rows, call.x.cols * call.inverse.cols, call.options.poll, tokens);

@@ -80,6 +80,9 @@ PermuteLaunch launch_of(const PermuteCall& call) {
                                .weights = static_cast<const float*>(call.weights.data),
                                .weight_row_stride = call.weights.row_stride,
                                .weights_of_rows = static_cast<float*>(call.weights_of_rows.data),
+                               .sums = static_cast<uint8_t*>(call.sums.data),
+                               .sum_row_stride = call.sums.row_stride * size_of(DType::BF16),
+                               .coming = call.coming,
                                .route = call.route ? params_of(*call.route) : RouteParams{}};
     return {config, params, grid_of(config, params.tasks, call.options.num_sms)};
 }

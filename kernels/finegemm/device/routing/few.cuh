@@ -28,8 +28,9 @@ __device__ const FewShared& route_few(const RouteParams& p) {
         const uint32_t expert = shared.experts[i], row = choices_before(shared, choices, expert, i);
         shared.rows[i] = expert < experts && row < p.places.rows ? row : static_cast<uint32_t>(kNoRow);
         const uint32_t token = p.by_k.quotient(i), slot = i - token * p.by_k.divisor;
-        if (Writes && blockIdx.x == 0)
-            ptx::store_global(p.inverse + token * p.inverse_row_stride + slot, shared.rows[i]);
+        if (!Writes || blockIdx.x > 0) continue;
+        ptx::store_global(p.inverse + token * p.inverse_row_stride + slot, shared.rows[i]);
+        ptx::store_global_if(p.permutation && shared.rows[i] < p.places.rows, p.permutation + shared.rows[i], i);
     }
     for (uint32_t e = blockIdx.x * Threads + threadIdx.x; Writes && e <= experts; e += gridDim.x * Threads)
         ptx::store_global(p.numbers + e, min(choices_before(shared, choices, e, 0), p.places.rows));

@@ -1,11 +1,13 @@
 // The kernels that put a token's row where its experts have theirs: it is read, and quantised, once. Layer device.
 #pragma once
 
+#include <finegemm/device/coming_bytes.cuh>
 #include <finegemm/device/either.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/quantize.cuh>
 #include <finegemm/device/routing/few.cuh>
 #include <finegemm/device/routing/rows.cuh>
+#include <finegemm/device/swiglu.cuh>
 
 namespace finegemm::device {
 
@@ -47,7 +49,7 @@ struct ChunkCodes {
     static constexpr uint32_t kBlocks = PermuteConfig::chunk_bytes() / 2 / kScaleBlock;
     static constexpr uint32_t kBlocksAcross = kWarpSize / kQuantize.lanes();  // of a vector of all lanes
     Values<kQuantize>::Codes codes[kVectors];
-    float scale;
+    float scale;  // of the lane's block
 
     __device__ void load(const PermuteParams& p, uint32_t token, uint32_t byte) {
         const uint8_t* const row = p.x + token * p.x_row_stride;
@@ -57,13 +59,19 @@ struct ChunkCodes {
             const uint32_t at = byte + (u * kWarpSize + ptx::lane()) * 16;
             values[u].words = ptx::load_global_x4_if(at < p.row_bytes, row + at);
         }
-        scale = 0;
+        uint32_t most = 0;
 #pragma unroll
         for (uint32_t u = 0; u < kVectors; ++u) {
-            const float of_block = block_scale(largest_of(values[u].largest(), kQuantize.lanes()), p.power_of_two);
-            codes[u] = values[u].codes(inverse_scale(of_block));
-            const uint32_t mine = ptx::value_of(float_bits(of_block), ptx::lane() % kBlocksAcross * kQuantize.lanes());
-            if (ptx::lane() / kBlocksAcross == u) scale = float_of_bits(mine);
+            const uint32_t of_block = largest_of(values[u].largest(), kQuantize.lanes());
+            const uint32_t mine = ptx::value_of(of_block, ptx::lane() % kBlocksAcross * kQuantize.lanes());
+            if (ptx::lane() / kBlocksAcross == u) most = mine;
+        }
+        scale = block_scale_of(float_of_bits(most), p.power_of_two);
+        const uint32_t inverse = float_bits(PtxMath::reciprocal(scale));
+#pragma unroll
+        for (uint32_t u = 0; u < kVectors; ++u) {
+            const uint32_t block = u * kBlocksAcross + ptx::lane() / kQuantize.lanes();
+            codes[u] = values[u].codes(float_of_bits(ptx::value_of(inverse, block)));
         }
     }
     __device__ void store(const PermuteParams& p, uint8_t* row, float* scales, uint32_t byte) const {
@@ -86,7 +94,7 @@ __device__ inline void store_weights(const PermuteParams& p, const RowsOfToken& 
     ptx::store_global_if(wanted, p.weights_of_rows + (wanted ? rows.row : 0), weight);
 }
 
-/// Brings the first chunk of this warp to L2, while rows are looked for.
+/// Brings the first chunk of this warp to L2, while rows are looked for, here or by the kernel before.
 template <PermuteConfig C>
 __device__ void prefetch_first_chunk(const PermuteParams& p) {
     constexpr uint32_t kLine = 128;
@@ -96,12 +104,25 @@ __device__ void prefetch_first_chunk(const PermuteParams& p) {
         ptx::prefetch_global(p.x + token * p.x_row_stride + byte);
 }
 
+/// Stores zeros for a token that no expert here has: its chunk of bf16, where elements of x have `Bytes`.
+template <uint32_t Bytes>
+__device__ void clear_sum(const PermuteParams& p, uint32_t token, uint32_t byte) {
+    constexpr uint32_t kWider = 2 / Bytes, kVectors = kWider * PermuteConfig::chunk_bytes() / (kWarpSize * 16);
+    uint8_t* const row = p.sums + token * p.sum_row_stride;
+#pragma unroll
+    for (uint32_t u = 0; u < kVectors; ++u) {
+        const uint32_t at = byte * kWider + (u * kWarpSize + ptx::lane()) * 16;
+        ptx::store_global_x4_if(at < p.row_bytes * kWider, row + at, ptx::Words4{});
+    }
+}
+
 /// Tokens that no expert here has are not read, rows that no token has not written.
 template <PermuteConfig C>
 __device__ void permute_rows(const PermuteParams& p) {
     const bool counted = C.routes && p.route.choices <= kCountedChoices;
     if (!counted) ptx::grid_launch_dependents();
-    if (C.routes) prefetch_first_chunk<C>(p);
+    prefetch_first_chunk<C>(p);
+    ask_for(p.coming);
     ptx::grid_dependency_wait();
     // The next kernels count choices and load weights before they wait for this one: all before it have to have ended.
     if (counted) ptx::grid_launch_dependents();
@@ -110,7 +131,10 @@ __device__ void permute_rows(const PermuteParams& p) {
     for_chunks(C, p, [&](uint32_t token, uint32_t byte) {
         const RowsOfToken rows = C.routes ? RowsOfToken::load(few, p.chosen.k, p.q_rows, token)
                                           : RowsOfToken::load(p.chosen, p.q_rows, token);
-        if (rows.wanted == 0) return;
+        if (rows.wanted == 0) {
+            if (p.sums) clear_sum<C.quantizes ? 2 : 1>(p, token, byte);
+            return;
+        }
         if (p.weights_of_rows && byte == 0) store_weights(p, rows, token);
         Either<C.quantizes, ChunkCodes, ChunkCopy> chunk;
         chunk.load(p, token, byte);
