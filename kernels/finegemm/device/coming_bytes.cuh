@@ -11,7 +11,7 @@ __device__ inline void ask_for(const ComingBytes& x) {
     constexpr uint32_t kPiece = ComingBytes::kPiece;
     if (threadIdx.x > 0) return;
     for (uint64_t at = uint64_t{blockIdx.x} * kPiece; at < x.bytes; at += uint64_t{gridDim.x} * kPiece)
-        ptx::bulk_prefetch(x.data + at, static_cast<uint32_t>(min(x.bytes - at, uint64_t{kPiece})));
+        ptx::bulk_prefetch(x.data + at, min(static_cast<uint32_t>(x.bytes - at), kPiece));
 }
 
 }  // namespace finegemm::device

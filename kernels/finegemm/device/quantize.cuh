@@ -37,11 +37,11 @@ struct Values {
         else if constexpr (C.input == QuantizeInput::F16) return ptx::float_of_half(half);
         else return float_of_bf16(half);
     }
-    /// The bits of the largest finite magnitude. Infinities are rare: then it is looked for once more.
+    /// The bits of the largest finite magnitude. Infinities are rare: then it is looked for once more. Whole rows leave
+    /// no registers for that.
     __device__ uint32_t largest() const {
-        uint32_t most = largest_number();
-        if (most < kInfinity) return most;
-        most = 0;
+        if (const uint32_t most = C.whole_rows ? kInfinity : largest_number(); most < kInfinity) return most;
+        uint32_t most = 0;
 #pragma unroll
         for (uint32_t i = 0; i < C.vector(); ++i) most = max(most, finite_magnitude(at(i)));
         return most;

@@ -39,6 +39,7 @@ __device__ inline bool neighbours(const ScaleView& s) { return s.mn_stride == 1 
 
 /// Floats from a stage's first one to the scale of the tile's first row; published to the math warps.
 template <GemmConfig C>
+    requires(!finds_rows(C.finish))
 __device__ inline uint32_t shift_of(const Params<C>& p, const Tile& tile) {
     return kPlan<C>.shifted_scales && neighbours(p.sfa) ? scale_shift(scales_of_a(p, tile)) : 0;
 }

@@ -12,6 +12,7 @@ namespace finegemm::device {
 /// Loads scales of any layout. Each scale warp owns every third stage, so that it sees every round of its own. Nobody
 /// waits for the copies: the last one to land completes the barrier.
 template <GemmConfig C, typename Scheduler, typename Scales = ScalesOf<C>>
+    requires(!C.swaps_mx)
 __device__ void copy_scales_async(const Params<C>& p, const Shared<C>& smem, Scheduler scheduler, uint32_t scale_warp) {
     auto at = RingCursor<C.stages>::producer();
     uint32_t begun = 0;  // blocks of the tile that FirstCopies has begun
