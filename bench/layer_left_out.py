@@ -9,6 +9,7 @@ is left out, each in a graph, in turn with the whole layer:
   no passes: what launches that are no products do, but for waiting for those before them
   neither: both
   launches: what all kernels do, but for setting up and waiting
+and what reads weights, or copies as many bytes as tokens and their codes have, and does nothing else.
 A build has its kernels as text, which is compiled at run time where the pack has another: copies of the build get texts
 of the same length. Needs torch and a Hopper GPU; what imports torch is imported where it is used, so that help can be
 had without it.
@@ -18,6 +19,7 @@ import argparse
 import json
 import pathlib
 import tempfile
+from functools import partial
 
 NO_PRODUCTS = (('"wgmma.mma_async', '"//gma.mma_async'),)
 # Text of the kernels that route, permute, activate and combine, by another one that returns behind the wait.
@@ -69,6 +71,12 @@ def without(build: bytes, parts: tuple[tuple[str, str], ...]) -> bytes:
     return build
 
 
+def products_and_input(us: dict[str, float], fewest: float) -> float:
+    """Of the whole: the layer without passes, and its input as a copy would bring it. What launches take beyond the
+    `fewest` of all layers is CTAs of passes that do nothing."""
+    return round((us["no passes"] - us["launches"] + fewest + us["input copied"]) / us["whole"], 3)
+
+
 def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
     import torch
 
@@ -90,6 +98,8 @@ def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
         calls = {name: layer.prepare(library, out, memory) for name, library in libraries.items()}
         if layer.ids.numel() <= options.most_rows_of_reads:
             calls["weights read"] = reader(layer.ids.unique(), layer.of_experts[0], layer.of_experts[2])
+        codes = torch.empty(layer.x.numel() * 3 // 4, dtype=torch.bfloat16, device="cuda")
+        calls["input copied"] = partial(codes.copy_, torch.randn_like(codes))
         return replay_us({name: captured(call) for name, call in calls.items()}, options.rounds)
 
     found = []
@@ -100,6 +110,9 @@ def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
             found.append({key: row[key] for key in ("layer", "kind", "tokens")} | {"us": us})
             found[-1]["no products of whole"] = round(us["no products"] / us["whole"], 3)
             print(found[-1], flush=True)
+    fewest = min(row["us"]["launches"] for row in found)
+    for row in found:
+        row["products and input of whole"] = products_and_input(row["us"], fewest)
     method = f"replays of CUDA graphs between events, L2 flushed, in turn, medians of {options.rounds}"
     return layers.machine() | {"method": method, "rows": found}
 

@@ -219,16 +219,17 @@ def sm_budget(checks: dict) -> list:
 
 def left_out(record: dict) -> list:
     """docs/moe.md: layers of few tokens beside themselves with parts left out."""
-    parts = ("whole", "no products", "no passes", "neither", "launches", "weights read")
+    parts = ("whole", "no products", "no passes", "neither", "launches", "weights read", "input copied")
+    shares = ("no products of whole", "products and input of whole")
     rows = [
         [
             f"{row['layer']}, {row['kind']}, {row['tokens']}",
             *(f"{row['us'][part]:.1f}" if part in row["us"] else "" for part in parts),
-            f"{row['us']['no products'] / row['us']['whole']:.3f}",
+            *(f"{row[share]:.3f}" for share in shares),
         ]
         for row in record["rows"]
     ]
-    return lines_of_table(["layer, ids, tokens", *parts, "no products of whole"], rows)
+    return lines_of_table(["layer, ids, tokens", *parts, *shares], rows)
 
 
 def batch_invariance(checks: dict) -> list:

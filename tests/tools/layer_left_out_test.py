@@ -6,7 +6,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
-from layer_left_out import LEFT_OUT, without  # noqa: E402
+from layer_left_out import LEFT_OUT, products_and_input, without  # noqa: E402
 
 TEXT = b"".join(path.read_bytes() for path in sorted((ROOT / "kernels").rglob("*")) if path.is_file())
 
@@ -19,6 +19,10 @@ class LayerLeftOut(unittest.TestCase):
             for old, _ in parts:
                 self.assertNotIn(old.encode(), changed, name)
                 self.assertTrue("wgmma" in old or TEXT.count(old.encode()) == 1, old)
+
+    def test_launches_beyond_the_fewest_are_no_products(self):
+        us = {"whole": 200.0, "no passes": 170.0, "launches": 25.0, "input copied": 30.0}
+        self.assertEqual(products_and_input(us, 20.0), 0.975)
 
     def test_a_text_that_is_not_there_is_an_error(self):
         with self.assertRaisesRegex(ValueError, "the build has no such text: nothing like it"):
