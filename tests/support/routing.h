@@ -159,7 +159,7 @@ struct RowsProblem {
                            pitch * blocks()};
         Guarded<uint16_t> sums(tokens * q_stride, 0xbeef);
         PermuteCall call{args, options};
-        if (weighs) call.sums = {sums.data(), DType::BF16, tokens, cols, q_stride};
+        if (weighs && (quantizes || scaled)) call.sums = {sums.data(), DType::BF16, tokens, cols, q_stride};
         body(call);
         Permuted result{q.all, scales.all, sums.all};  // at places that differ by what alignment takes
         std::rotate(result.sums.begin(), result.sums.begin() + (sums.data() - sums.all.data()), result.sums.end());
