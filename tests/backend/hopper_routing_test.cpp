@@ -42,7 +42,7 @@ TEST_F(HopperRouting, FewChoicesTakeOneCtaAndManyACluster) {
               std::tuple("FineGEMM_routing_route", 1u, 1u, 1024u, false));
     EXPECT_EQ(std::tuple(many.entry, many.grid, many.cluster, many.block, many.programmatic),
               std::tuple("FineGEMM_routing_route_cluster", 8u, 8u, 1024u, true));
-    EXPECT_EQ(few.smem_bytes, sizeof(RouteShared));
+    EXPECT_EQ(std::tuple(few.smem_bytes, many.smem_bytes), std::tuple(sizeof(RouteShared), sizeof(RouteClusterShared)));
     EXPECT_EQ(few.stream, address(0x50));
 }
 

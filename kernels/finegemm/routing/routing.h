@@ -44,12 +44,17 @@ struct RoutePlaces {
 
 /// Warps of a CTA: each thread has an expert.
 inline constexpr uint32_t kRouteWarps = kMostExperts / kWarpSize;
+inline constexpr uint32_t kMostRouteCtas = 8;
 
 struct RouteShared {
     uint32_t counts[kRouteWarps][kMostExperts];        // of the warp's choices; then its next one's row
-    uint32_t totals[kMostExperts];                     // of the CTA's choices; other CTAs read them
     uint32_t ends[kMostExperts], nexts[kMostExperts];  // as of ExpertRows
     uint32_t sums[kRouteWarps];
+};
+/// What a CTA of a cluster has.
+struct RouteClusterShared : RouteShared {
+    uint32_t totals[kMostRouteCtas][kMostExperts];  // of the choices of each CTA, which writes them here
+    alignas(8) uint64_t told;                       // an mbarrier: they are all there
 };
 
 /// Choices from the first up to the one behind the last.
@@ -62,12 +67,12 @@ struct RouteConfig {
     uint32_t ctas = 1;  // of the cluster that all of the grid is
 
     static constexpr uint32_t kCount = 2;  // kernels that there are
-    static constexpr uint32_t kMostCtas = 8;
+    static constexpr uint32_t kMostCtas = kMostRouteCtas;
     FG_HD constexpr uint32_t index() const { return ctas > 1 ? 1 : 0; }
     FG_HD constexpr uint32_t cluster() const { return ctas; }
     FG_HD static constexpr uint32_t threads() { return kMostExperts; }
     FG_HD static constexpr uint32_t warps() { return kRouteWarps; }
-    FG_HD static constexpr uint32_t smem_bytes() { return sizeof(RouteShared); }
+    FG_HD constexpr uint32_t smem_bytes() const { return ctas > 1 ? sizeof(RouteClusterShared) : sizeof(RouteShared); }
     /// Each warp has neighbouring choices, whole rounds of its lanes.
     FG_HD constexpr ChoiceRange choices(uint32_t all, uint32_t warp_of_grid) const {
         const uint32_t each = align_up(ceil_div(all, ctas * warps()), kWarpSize);

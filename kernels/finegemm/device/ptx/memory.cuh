@@ -256,6 +256,12 @@ __device__ inline void store_cluster_x2(SmemAddr at, uint32_t a, uint32_t b) {
     asm volatile("st.shared::cluster.v2.u32 [%0], {%1, %2};" ::"r"(at.bits), "r"(a), "r"(b) : "memory");
 }
 
+/// Stores a word into a CTA of the cluster and counts 4 bytes on its mbarrier. PTX ISA, st.async.
+__device__ inline void st_async(SmemAddr to_cluster, uint32_t x, SmemAddr barrier_cluster) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to_cluster.bits),
+                 "r"(x), "r"(barrier_cluster.bits)
+                 : "memory");
+}
 /// Stores them into a CTA of the cluster and counts 16 bytes on its mbarrier. PTX ISA, st.async.
 __device__ inline void st_async_x4(SmemAddr to_cluster, const Words4& v, SmemAddr barrier_cluster) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(

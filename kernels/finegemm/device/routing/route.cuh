@@ -2,8 +2,10 @@
 #pragma once
 
 #include <finegemm/routing/routing.h>
+#include <finegemm/device/either.cuh>
 #include <finegemm/device/ptx/control.cuh>
 #include <finegemm/device/ptx/dynamic_shared.cuh>
+#include <finegemm/device/ptx/mbarrier.cuh>
 #include <finegemm/device/routing/choices.cuh>
 #include <finegemm/device/warp.cuh>
 
@@ -46,10 +48,51 @@ __device__ inline uint32_t sum_before(uint32_t x, RouteShared& shared) {
     return ptx::value_of(sum_up_to(of_warp) - of_warp, warp) + up_to - x;
 }
 
+template <RouteConfig C>
+using RouteSharedOf = Either<(C.ctas > 1), RouteClusterShared, RouteShared>;
+
+/// How many choices of this thread's expert there are.
+struct ExpertTotals {
+    uint32_t all, before;  // of all CTAs, of those before this one
+};
+
+/// Each CTA of a cluster tells all of them what it has, and waits for nothing but what they tell it. All threads come
+/// here first.
+__device__ inline void expect_totals(const RouteParams&, RouteShared&) {}
+__device__ inline void expect_totals(const RouteParams& p, RouteClusterShared& shared) {
+    if (threadIdx.x == 0) {
+        const ptx::SmemAddr told = ptx::smem_address(&shared.told);
+        ptx::mbarrier_init(told, 1);
+        ptx::fence_mbarrier_init();
+        ptx::mbarrier_arrive_expect_tx(told, kMostRouteCtas * p.places.experts * sizeof(uint32_t));
+    }
+    ptx::cluster_arrive_relaxed();
+}
+__device__ inline ExpertTotals exchange_totals(const RouteParams&, RouteShared&, uint32_t own) { return {own, 0}; }
+__device__ inline ExpertTotals exchange_totals(const RouteParams& p, RouteClusterShared& shared, uint32_t own) {
+    const uint32_t e = threadIdx.x, rank = ptx::cluster_rank();
+    const ptx::SmemAddr told = ptx::smem_address(&shared.told), to = ptx::smem_address(&shared.totals[rank][e]);
+    ptx::cluster_wait();  // the other CTAs have begun, and have made their mbarriers
+    if (e < p.places.experts)
+#pragma unroll
+        for (uint32_t r = 0; r < kMostRouteCtas; ++r)
+            ptx::st_async(ptx::map_to_rank(to, r), own, ptx::map_to_rank(told, r));
+    while (!ptx::mbarrier_try_wait(told, 0)) {}
+    // Nobody writes here any more: a CTA may end when it likes.
+    ExpertTotals totals{};
+#pragma unroll
+    for (uint32_t r = 0; r < kMostRouteCtas; ++r) {
+        const uint32_t of_cta = shared.totals[r][e];
+        totals.all += of_cta;
+        totals.before += r < rank ? of_cta : 0;
+    }
+    return totals;
+}
+
 /// Choices of each warp become where its first one's row is; what the warps before it and the other CTAs have is known
 /// then. This thread has one expert.
 template <RouteConfig C>
-__device__ void place_experts(const RouteParams& p, RouteShared& shared) {
+__device__ void place_experts(const RouteParams& p, RouteSharedOf<C>& shared) {
     const uint32_t e = threadIdx.x, rank = C.ctas > 1 ? ptx::cluster_rank() : 0;
     const bool exists = e < p.places.experts;
     uint32_t own = 0;
@@ -60,23 +103,11 @@ __device__ void place_experts(const RouteParams& p, RouteShared& shared) {
             shared.counts[w][e] = own;
             own += of_warp;
         }
-    uint32_t all = own, before = 0;  // of all CTAs, of those before this one
-    if (C.ctas > 1) {
-        shared.totals[e] = own;
-        ptx::cluster_arrive();
-        ptx::cluster_wait();  // the totals of the other CTAs are there
-        all = 0;
-#pragma unroll
-        for (uint32_t r = 0; r < C.ctas; ++r) {
-            const uint32_t of_cta = ptx::load_cluster(ptx::map_to_rank(ptx::smem_address(&shared.totals[e]), r));
-            all += of_cta;
-            before += r < rank ? of_cta : 0;
-        }
-    }
-    const uint32_t taken = sum_before(p.places.taken(all), shared);
+    const ExpertTotals totals = exchange_totals(p, shared, own);
+    const uint32_t all = exists ? totals.all : 0, taken = sum_before(p.places.taken(all), shared);
     const ExpertRows rows = p.places.of(e, taken, all);
     if (!exists) return;
-    const uint32_t first = (p.places.masked() ? rows.begin : taken) + before;
+    const uint32_t first = (p.places.masked() ? rows.begin : taken) + totals.before;
 #pragma unroll
     for (uint32_t w = 0; w < C.warps(); ++w) shared.counts[w][e] += first;
     shared.ends[e] = rows.end, shared.nexts[e] = rows.next;
@@ -105,8 +136,10 @@ __device__ void mark_padding(const RouteParams& p, const RouteShared& shared, ui
 /// The grid is one cluster: rows follow the order of tokens, and of their choices, in each expert.
 template <RouteConfig C>
 __device__ void route(const RouteParams& p) {
-    RouteShared& shared = ptx::dynamic_shared_object<RouteShared>();
+    static_assert(C.ctas == 1 || C.ctas == kMostRouteCtas);
+    auto& shared = ptx::dynamic_shared_object<RouteSharedOf<C>>();
     ptx::grid_launch_dependents();
+    expect_totals(p, shared);
     ptx::grid_dependency_wait();
     const uint32_t warp = threadIdx.x / kWarpSize, lane = ptx::lane();
     const uint32_t warp_of_grid = (C.ctas > 1 ? ptx::cluster_rank() : 0) * C.warps() + warp;
@@ -136,10 +169,6 @@ __device__ void route(const RouteParams& p) {
         ptx::store_global_if(fits && p.places.form == RouteForm::Indices, p.numbers + row, choice.expert);
     });
     mark_padding<C>(p, shared, warp_of_grid);
-    if (C.ctas > 1) {  // others may still read this CTA's totals
-        ptx::cluster_arrive();
-        ptx::cluster_wait();
-    }
 }
 
 }  // namespace finegemm::device

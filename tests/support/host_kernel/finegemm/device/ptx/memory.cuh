@@ -134,6 +134,9 @@ void change_async(SmemAddr to, uint32_t bytes, SmemAddr barrier, const Change& c
 inline void st_async_x2(SmemAddr to, float x, float y, SmemAddr barrier) {
     change_async(to, 8, barrier, [=](uint8_t* at) { store_as(at, Float2{{x, y}}); });
 }
+inline void st_async(SmemAddr to, uint32_t x, SmemAddr barrier) {
+    change_async(to, 4, barrier, [=](uint8_t* at) { store_as(at, x); });
+}
 inline void st_async_x4(SmemAddr to, const Words4& v, SmemAddr barrier) {
     change_async(to, 16, barrier, [=](uint8_t* at) { store_as(at, v); });
 }
