@@ -21,23 +21,43 @@ __device__ inline uint32_t lanes_with_same(uint32_t x, uint32_t most) {
     return lanes;
 }
 
-/// Calls visit(choice, peers) for those of a warp, a lane each, in rounds. Peers: lanes that chose the same expert.
-template <typename Visit>
-__device__ void for_choices(const RouteParams& p, ChoiceRange range, const Visit& visit) {
-    constexpr uint32_t kAtOnce = 4;  // rounds whose ids are loaded together
-    for (uint32_t first = range.begin; first < range.end; first += kAtOnce * kWarpSize) {
-        Choice choices[kAtOnce];
+/// Choices of a warp, a lane each, in rounds, some of which are loaded together: where there are no more, once.
+class ChoiceRounds {
+public:
+    __device__ ChoiceRounds(const RouteParams& p, ChoiceRange range) : p_(p), range_(range), first_(range.end) {}
+
+    /// Calls visit(choice, peers) for each round. Peers: lanes that chose the same expert.
+    template <typename Visit>
+    __device__ void for_each(const Visit& visit) {
+        for (uint32_t first = range_.begin; first < range_.end; first += kAtOnce * kWarpSize) {
+            if (first != first_) load(first);
+#pragma unroll
+            for (uint32_t u = 0; u < kAtOnce; ++u)
+                if (first + u * kWarpSize < range_.end) visit(choices_[u], peers_[u]);
+        }
+    }
+
+private:
+    static constexpr uint32_t kAtOnce = 4;
+
+    __device__ void load(uint32_t first) {
+        first_ = first;
 #pragma unroll
         for (uint32_t u = 0; u < kAtOnce; ++u) {
             const uint32_t number = first + u * kWarpSize + ptx::lane();
-            choices[u] = load_choice(p, number, number < range.end);
+            choices_[u] = load_choice(p_, number, number < range_.end);
         }
 #pragma unroll
         for (uint32_t u = 0; u < kAtOnce; ++u)
-            if (first + u * kWarpSize < range.end)
-                visit(choices[u], lanes_with_same(choices[u].expert, p.places.experts));
+            if (first + u * kWarpSize < range_.end) peers_[u] = lanes_with_same(choices_[u].expert, p_.places.experts);
     }
-}
+
+    const RouteParams& p_;
+    const ChoiceRange range_;
+    uint32_t first_;
+    Choice choices_[kAtOnce];
+    uint32_t peers_[kAtOnce];
+};
 
 /// Sums over the threads before this one. All threads call it.
 __device__ inline uint32_t sum_before(uint32_t x, RouteShared& shared) {
@@ -147,7 +167,8 @@ __device__ void route(const RouteParams& p) {
     uint32_t* const counts = shared.counts[warp];
     for (uint32_t e = lane; e < p.places.experts; e += kWarpSize) counts[e] = 0;
     __syncwarp();  // they are zero
-    for_choices(p, range, [&](const Choice& choice, uint32_t peers) {
+    ChoiceRounds rounds(p, range);
+    rounds.for_each([&](const Choice& choice, uint32_t peers) {
         if (choice.expert < p.places.experts && lane == ptx::lowest_bit(peers))
             counts[choice.expert] += ptx::count_bits(peers);
         __syncwarp();  // what the next round adds to is there
@@ -155,7 +176,7 @@ __device__ void route(const RouteParams& p) {
     __syncthreads();  // the warps have counted
     place_experts<C>(p, shared);
     __syncthreads();  // rows are known
-    for_choices(p, range, [&](const Choice& choice, uint32_t peers) {
+    rounds.for_each([&](const Choice& choice, uint32_t peers) {
         const bool local = choice.expert < p.places.experts;
         const uint32_t next = local ? counts[choice.expert] : 0;
         const uint32_t row = next + ptx::count_bits(peers & ((1u << lane) - 1));
