@@ -73,6 +73,10 @@ FG_HD constexpr bool holds_row(const GroupLayout& groups, uint32_t matrix, uint3
     if (groups.indices) return groups.is_group(groups.indices[row]);
     if (!groups.ends) return true;
     if (groups.stacked) return row < groups.span(matrix).end;
+    if (groups.alignment == 1) {  // one behind the other: two reads say it, of which none waits for the other
+        const int32_t begin = groups.first_is_given ? groups.ends[-1] : 0, end = groups.ends[groups.groups - 1];
+        return static_cast<int32_t>(row) >= begin && static_cast<int32_t>(row) < end;
+    }
     const uint32_t first = group_behind(groups, row);
     return first < groups.groups && row >= groups.span(first).begin;
 }
