@@ -43,6 +43,16 @@ TEST(Activation, ASigmoidBecomesZeroWhereNoDeviceCanDoubt) {
     EXPECT_LE(1 + exp_of_negative<HostMath>(-88.0f), 0x1p127f);
 }
 
+TEST(Activation, ASigmoidNearZeroIsTheSameWithoutClamps) {
+    for (const uint32_t sign : {0u, 1u << 31})
+        for (uint32_t bits = 0; bits <= float_bits(kNearZero); bits += 1999) {
+            const float z = float_of_bits(sign | bits);
+            ASSERT_EQ((sigmoid<HostMath, true>(z)), sigmoid<HostMath>(z)) << z;
+        }
+    EXPECT_EQ((sigmoid<HostMath, true>(kNearZero)), sigmoid<HostMath>(kNearZero));
+    EXPECT_EQ((sigmoid<HostMath, true>(-kNearZero)), sigmoid<HostMath>(-kNearZero));
+}
+
 TEST(Activation, IsTheFormulaWithinItsBoundForAnyRule) {
     std::mt19937 random(5);
     std::normal_distribution<float> normal;

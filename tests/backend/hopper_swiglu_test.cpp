@@ -67,6 +67,14 @@ TEST_F(HopperSwiglu, HasNoMoreCtasThanFitWhereMasksOrABudgetLeaveWorkOut) {
     EXPECT_EQ(run(GroupForm::Whole, 3, 1, 16).grid, 3u);
 }
 
+TEST_F(HopperSwiglu, SaysWhereEveryUnitIsWhole) {
+    EXPECT_EQ(run(GroupForm::Whole, 1, 40, 512).swiglu.whole, 1u);
+    EXPECT_EQ(run(GroupForm::Whole, 1, 40, 384).swiglu.whole, 0u) << "two blocks of BF16 are a unit";
+    EXPECT_EQ(run(GroupForm::Whole, 1, 40, 384, {}, DType::F32).swiglu.whole, 1u);
+    EXPECT_EQ(run(GroupForm::Whole, 1, 40, 528, {}, DType::F32).swiglu.whole, 0u);
+    EXPECT_EQ(run(GroupForm::Whole, 1, 40, 512, {.interleaved = true}).swiglu.whole, 0u);
+}
+
 TEST_F(HopperSwiglu, IsPlainWithoutAnyOption) {
     const Device where{DeviceType::Cuda, 0};
     const auto plain = [&](const SwigluOptions& options, const void* weights = nullptr) {

@@ -40,7 +40,10 @@ struct Values {
     /// The bits of the largest finite magnitude. Infinities are rare: then it is looked for once more. Whole rows leave
     /// no registers for that.
     __device__ uint32_t largest() const {
-        if (const uint32_t most = C.whole_rows ? kInfinity : largest_number(); most < kInfinity) return most;
+        if (const uint32_t most = C.whole_rows ? kInfinity : number_of(larger(0)); most < kInfinity) return most;
+        return largest_finite();
+    }
+    __device__ uint32_t largest_finite() const {
         uint32_t most = 0;
 #pragma unroll
         for (uint32_t i = 0; i < C.vector(); ++i) most = max(most, finite_magnitude(at(i)));
@@ -54,18 +57,21 @@ struct Values {
                 pack_codes<C.codes>(at(i) * inverse, at(i + 1) * inverse, at(i + 2) * inverse, at(i + 3) * inverse);
         return codes;
     }
-    /// The bits of the largest magnitude, whatever is NaN.
-    __device__ uint32_t largest_number() const {
-        if (C.input == QuantizeInput::BF16) {  // two at a time
-            uint32_t both = 0;
+    /// The larger of `most` and of all magnitudes here, whatever is NaN: of bf16 two at a time, of which number_of
+    /// makes the bits of one.
+    __device__ uint32_t larger(uint32_t most) const {
+        if (C.input == QuantizeInput::BF16) {
 #pragma unroll
-            for (uint32_t i = 0; i < 4; ++i) both = ptx::max_magnitude_bf16(both, words.w[i]);
-            return max(both << 16, both & 0xffff0000u);
+            for (uint32_t i = 0; i < 4; ++i) most = ptx::larger_magnitudes_bf16(most, words.w[i]);
+            return most;
         }
-        float most = 0.0f;
+        float number = float_of_bits(most);
 #pragma unroll
-        for (uint32_t i = 0; i < C.vector(); ++i) most = ptx::max_magnitude(most, at(i));
-        return float_bits(most);
+        for (uint32_t i = 0; i < C.vector(); ++i) number = ptx::max_magnitude(number, at(i));
+        return float_bits(number);
+    }
+    __device__ static uint32_t number_of(uint32_t most) {
+        return C.input == QuantizeInput::BF16 ? max((most & 0x7fffu) << 16, most & 0x7fff0000u) : most;
     }
     __device__ static void store_if(bool wanted, uint8_t* to, const Codes& codes) {
         if (C.vector() == 8) ptx::store_global_x2_if(wanted, to, codes.w[0], codes.w[kCodeWords - 1]);

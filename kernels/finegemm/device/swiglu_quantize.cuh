@@ -16,20 +16,8 @@ struct BiasedValues {
     BiasVector added;
     const ExpertBias& biases;
 
-    __device__ static BiasedValues of(const Values<C.rows()>& x, const BiasVector& added, const ExpertBias& biases) {
-        static_assert(C.vector() == 8);
-        return {x, added, biases};
-    }
     __device__ float at(uint32_t i) const { return x.at(i) + added.at(biases, i); }
 };
-/// A vector of x alone.
-template <SwigluConfig C>
-struct PlainValues {
-    __device__ static const Values<C.rows()>& of(const Values<C.rows()>& x, const BiasVector&, const ExpertBias&) {
-        return x;
-    }
-};
-
 /// A lane's values of a unit.
 template <SwigluConfig C>
 struct SwigluValues {
@@ -37,16 +25,16 @@ struct SwigluValues {
     static constexpr uint32_t kCount = C.vectors() * C.vector(), kBlock = C.block_vectors() * C.vector();
     float value[kCount];
 
-    /// `Plain`: SwigluParams::plain, which saves clamps, and products by one.
-    template <bool Plain, typename Vector>
+    /// `Plain`: SwigluParams::plain, which saves clamps, and products by one. `Near`: as sigmoid has it.
+    template <bool Plain, bool Near, typename Vector>
     __device__ void set(uint32_t v, const Vector& gates, const Vector& ups, const SwigluRule& rule, UpFactor of) {
 #pragma unroll
         for (uint32_t i = 0; i < C.vector(); ++i) {
             float gate = gates.at(i), up = ups.at(i);
             if (!Plain) gate = clamped_gate<PtxMath>(gate, rule.limit), up = clamped_up<PtxMath>(up, rule.limit);
             float& to = value[v * C.vector() + i];
-            if (Plain) to = gate * sigmoid<PtxMath>(gate) * up;
-            else to = swiglu_of_clamped<PtxMath>(gate, up, rule.slope, of);
+            if (Plain) to = gate * sigmoid<PtxMath, Near>(gate) * up;
+            else to = swiglu_of_clamped<PtxMath, Near>(gate, up, rule.slope, of);
         }
     }
     __device__ void round_to_bf16() {
@@ -56,7 +44,12 @@ struct SwigluValues {
             value[i] = float_of_bits(both << 16), value[i + 1] = float_of_bits(both & 0xffff0000u);
         }
     }
-    /// The bits of the largest finite magnitude of a block. Infinities are rare: then it is looked for once more.
+    /// The bits of the largest finite magnitude of each block, over the lanes that share it. Infinities are rare: then
+    /// it is looked for once more.
+    __device__ void largest(uint32_t (&most)[C.unit_blocks()]) const {
+#pragma unroll
+        for (uint32_t b = 0; b < C.unit_blocks(); ++b) most[b] = largest_of(largest(b), C.kLanes);
+    }
     __device__ uint32_t largest(uint32_t block) const {
         const float* const of = value + block * kBlock;
         float most = 0.0f;
@@ -82,62 +75,168 @@ struct SwigluValues {
     }
 };
 
-/// All lanes of a warp come here, those without a unit, too. `group`: of the row, where there is a bias.
+/// Values that are rounded to bf16 where x is BF16: they stay packed.
 template <SwigluConfig C>
-__device__ void swiglu_unit(const SwigluParams& p, uint32_t matrix, uint32_t row, uint32_t unit, bool exists,
-                            uint32_t group) {
+struct RoundedValues {
     using Loaded = Values<C.rows()>;
-    using Sums = Either<C.biased, BiasedValues<C>, PlainValues<C>>;
-    const uint32_t first = unit * C.unit_cols(), col = first + threadIdx.x % C.kLanes * C.vector();
-    const uint32_t cols = exists ? p.cols : 0;
-    const uint8_t* from =
-        static_cast<const uint8_t*>(p.x) +
-        (matrix * p.x_stride + row * p.x_row_stride + gate_column(p.interleaved, col)) * Loaded::kBytes;
-    const uint32_t to_up = up_distance(p.interleaved, p.cols) * Loaded::kBytes;
-    const uint32_t step = gate_column(p.interleaved, C.step()) * Loaded::kBytes;
+    Loaded vectors[C.vectors()];
+
+    __device__ explicit RoundedValues(const SwigluValues<C>& values) {
+#pragma unroll
+        for (uint32_t i = 0; i < C.vectors() * C.vector(); i += 2)
+            vectors[i / C.vector()].words.w[i % C.vector() / 2] = ptx::pack_bf16(values.value[i], values.value[i + 1]);
+    }
+    /// What SwigluValues finds, of all blocks at once: the first one's in the lower half of a word.
+    __device__ void largest(uint32_t (&most)[C.unit_blocks()]) const {
+        static_assert(C.unit_blocks() <= 2);
+        constexpr uint32_t kOther = C.unit_blocks() - 1;
+        uint32_t both[C.unit_blocks()] = {};
+#pragma unroll
+        for (uint32_t v = 0; v < C.vectors(); ++v)
+            both[v / C.block_vectors()] = vectors[v].larger(both[v / C.block_vectors()]);
+        uint32_t word = ptx::larger_magnitudes_bf16(ptx::low_halves(both[0], both[kOther]),
+                                                    ptx::high_halves(both[0], both[kOther]));
+        if (Loaded::number_of(word) == Loaded::kInfinity) {
+            uint32_t finite[C.unit_blocks()] = {};
+#pragma unroll
+            for (uint32_t v = 0; v < C.vectors(); ++v)
+                finite[v / C.block_vectors()] = max(finite[v / C.block_vectors()], vectors[v].largest_finite());
+            word = ptx::high_halves(finite[0], finite[kOther]);
+        }
+#pragma unroll
+        for (uint32_t mask = 1; mask < C.kLanes; mask *= 2)
+            word = ptx::larger_magnitudes_bf16(word, ptx::shuffle_xor(word, mask));
+        most[kOther] = word & 0x7fff0000u;
+        most[0] = (word & 0x7fffu) << 16;
+    }
+    __device__ typename Loaded::Codes codes(uint32_t v, float inverse) const { return vectors[v].codes(inverse); }
+};
+
+/// Values that are rounded to bf16 where x is F32.
+template <SwigluConfig C>
+struct RoundedFloats : SwigluValues<C> {
+    __device__ explicit RoundedFloats(const SwigluValues<C>& values) : SwigluValues<C>(values) {
+        this->round_to_bf16();
+    }
+};
+
+/// Where a lane has its part of a unit. Rows of no group have no columns.
+struct SwigluPlace {
+    uint32_t matrix, row, unit, col, cols;
+};
+
+__device__ inline UpFactor up_factor_of(const SwigluParams& p, const SwigluPlace& at) {
+    float weight = 1.0f;
+    if (p.weights && at.cols > 0) weight = p.weights[at.matrix * p.weight_matrix_stride + at.row * p.weight_stride];
+    return up_factor(p.rule, weight);
+}
+
+/// A lane's gates and ups of a unit.
+template <SwigluConfig C>
+struct SwigluInput {
+    using Loaded = Values<C.rows()>;
     Loaded gates[C.vectors()], ups[C.vectors()];
+
+    __device__ void load(const SwigluParams& p, const SwigluPlace& at, uint32_t /*group*/) {
+        const uint8_t* from =
+            static_cast<const uint8_t*>(p.x) +
+            (at.matrix * p.x_stride + at.row * p.x_row_stride + gate_column(p.interleaved, at.col)) * Loaded::kBytes;
+        const uint32_t to_up = up_distance(p.interleaved, p.cols) * Loaded::kBytes;
+        if (!C.biased && p.whole && ptx::ballot(at.cols > 0) == ~0u) {  // addresses are known, and nothing is zero
+            const uint8_t* const from_up = from + to_up;
 #pragma unroll
-    for (uint32_t v = 0; v < C.vectors(); ++v, from += step) {
-        const bool wanted = col + v * C.step() < cols;
-        gates[v].words = ptx::load_global_x4_if(wanted, from);
-        ups[v].words = ptx::load_global_x4_if(wanted, from + to_up);
-    }
-    BiasVector of_gates[C.biased ? C.vectors() : 1], of_ups[C.biased ? C.vectors() : 1];
+            for (uint32_t v = 0; v < C.vectors(); ++v) {
+                gates[v].load(from + v * C.step() * Loaded::kBytes);
+                ups[v].load(from_up + v * C.step() * Loaded::kBytes);
+            }
+            return;
+        }
+        const uint32_t step = gate_column(p.interleaved, C.step()) * Loaded::kBytes;
 #pragma unroll
-    for (uint32_t v = 0; C.biased && v < C.vectors(); ++v) {
-        const bool wanted = col + v * C.step() < cols;
-        const uint32_t at = gate_column(p.interleaved, col + v * C.step());
-        of_gates[v] = BiasVector::load(wanted, p.biases, group, at);
-        of_ups[v] = BiasVector::load(wanted, p.biases, group, at + up_distance(p.interleaved, p.cols));
-    }
-    SwigluValues<C> values;
-    if (!C.biased && p.plain) {
-#pragma unroll
-        for (uint32_t v = 0; v < C.vectors(); ++v) values.template set<true>(v, gates[v], ups[v], p.rule, {});
-    } else {
-        float weight = 1.0f;
-        if (p.weights && exists) weight = p.weights[matrix * p.weight_matrix_stride + row * p.weight_stride];
-        const UpFactor of = up_factor(p.rule, weight);
-#pragma unroll
-        for (uint32_t v = 0; v < C.vectors(); ++v) {
-            const uint32_t b = C.biased ? v : 0;
-            values.template set<false>(v, Sums::of(gates[v], of_gates[b], p.biases),
-                                       Sums::of(ups[v], of_ups[b], p.biases), p.rule, of);
+        for (uint32_t v = 0; v < C.vectors(); ++v, from += step) {
+            const bool wanted = at.col + v * C.step() < at.cols;
+            gates[v].words = ptx::load_global_x4_if(wanted, from);
+            ups[v].words = ptx::load_global_x4_if(wanted, from + to_up);
         }
     }
-    if (p.rule.to_bf16) values.round_to_bf16();
-    uint8_t* const q = p.q + matrix * p.q_stride + row * p.q_row_stride + col;
-    float* const scales = p.scales + matrix * p.scale_stride + row * p.scale_row_stride;
+    /// Does no sigmoid need clamps?
+    __device__ bool is_near(float slope) const {
+        uint32_t most = 0;
+#pragma unroll
+        for (uint32_t v = 0; v < C.vectors(); ++v) most = gates[v].larger(most);
+        return slope * float_of_bits(Loaded::number_of(most)) <= kNearZero;
+    }
+    __device__ void activate(const SwigluParams& p, const SwigluPlace& at, SwigluValues<C>& values) const {
+        const bool near = is_near(p.rule.slope);
+        if (near && p.plain) activate<true, true>(p.rule, {}, values);
+        else if (near) activate<false, true>(p.rule, up_factor_of(p, at), values);
+        else activate<false, false>(p.rule, up_factor_of(p, at), values);
+    }
+
+private:
+    template <bool Plain, bool Near>
+    __device__ void activate(const SwigluRule& rule, UpFactor of, SwigluValues<C>& values) const {
+#pragma unroll
+        for (uint32_t v = 0; v < C.vectors(); ++v) values.template set<Plain, Near>(v, gates[v], ups[v], rule, of);
+    }
+};
+
+/// A lane's gates and ups of a unit with the biases that are added to them.
+template <SwigluConfig C>
+struct BiasedInput : SwigluInput<C> {
+    BiasVector of_gates[C.vectors()], of_ups[C.vectors()];
+
+    __device__ void load(const SwigluParams& p, const SwigluPlace& at, uint32_t group) {
+        SwigluInput<C>::load(p, at, group);
+#pragma unroll
+        for (uint32_t v = 0; v < C.vectors(); ++v) {
+            const bool wanted = at.col + v * C.step() < at.cols;
+            const uint32_t column = gate_column(p.interleaved, at.col + v * C.step());
+            of_gates[v] = BiasVector::load(wanted, p.biases, group, column);
+            of_ups[v] = BiasVector::load(wanted, p.biases, group, column + up_distance(p.interleaved, p.cols));
+        }
+    }
+    __device__ void activate(const SwigluParams& p, const SwigluPlace& at, SwigluValues<C>& values) const {
+        const UpFactor of = up_factor_of(p, at);
+#pragma unroll
+        for (uint32_t v = 0; v < C.vectors(); ++v)
+            values.template set<false, false>(v, BiasedValues<C>{this->gates[v], of_gates[v], p.biases},
+                                              BiasedValues<C>{this->ups[v], of_ups[v], p.biases}, p.rule, of);
+    }
+};
+
+/// Quantises a unit: `values` are SwigluValues or RoundedValues.
+template <SwigluConfig C, typename Computed>
+__device__ void store_unit(const SwigluParams& p, const SwigluPlace& at, const Computed& values) {
+    uint8_t* const q = p.q + at.matrix * p.q_stride + at.row * p.q_row_stride + at.col;
+    const uint32_t lane = threadIdx.x % C.kLanes, block = at.unit * C.unit_blocks() + lane;
+    float of_lane = 1.0f;  // its block's scale: as many lanes as there are blocks store one each
+    uint32_t most[C.unit_blocks()];
+    values.largest(most);
 #pragma unroll
     for (uint32_t b = 0; b < C.unit_blocks(); ++b) {
-        const uint32_t most = largest_of(values.largest(b), C.kLanes);
-        const float scale = block_scale_of(float_of_bits(most), p.power_of_two), inverse = PtxMath::reciprocal(scale);
+        const float scale = block_scale_of(float_of_bits(most[b]), p.power_of_two);
+        const float inverse = PtxMath::reciprocal(scale);
 #pragma unroll
         for (uint32_t v = b * C.block_vectors(); v < (b + 1) * C.block_vectors(); ++v)
-            Loaded::store_if(col + v * C.step() < cols, q + v * C.step(), values.codes(v, inverse));
-        if (threadIdx.x % C.kLanes == 0 && first + b * kScaleBlock < cols)
-            ptx::store_global(scales + (unit * C.unit_blocks() + b) * p.scale_col_stride, scale);
+            Values<C.rows()>::store_if(at.col + v * C.step() < at.cols, q + v * C.step(), values.codes(v, inverse));
+        if (lane == b) of_lane = scale;
     }
+    float* const scales = p.scales + at.matrix * p.scale_stride + at.row * p.scale_row_stride;
+    ptx::store_global_if(lane < C.unit_blocks() && block * kScaleBlock < at.cols, scales + block * p.scale_col_stride,
+                         float_bits(of_lane));
+}
+
+/// All lanes of a warp come here, those without a unit, too. `group`: of the row, where there is a bias.
+template <SwigluConfig C>
+__device__ void swiglu_unit(const SwigluParams& p, const SwigluPlace& at, uint32_t group) {
+    using Rounded = Either<C.input == QuantizeInput::BF16, RoundedValues<C>, RoundedFloats<C>>;
+    Either<C.biased, BiasedInput<C>, SwigluInput<C>> input;
+    input.load(p, at, group);
+    SwigluValues<C> values;
+    input.activate(p, at, values);
+    if (p.rule.to_bf16) store_unit<C>(p, at, Rounded(values));
+    else store_unit<C>(p, at, values);
 }
 
 template <SwigluConfig C>
@@ -145,14 +244,16 @@ __device__ void swiglu_quantize(const SwigluParams& p) {
     const bool early = C.few || (C.biased && p.early);
     if (early) ptx::grid_launch_dependents();
     ptx::grid_dependency_wait();  // the kernel before this one may still write x, or read q
-    const uint32_t matrix = blockIdx.x / p.matrix_ctas, cta = blockIdx.x % p.matrix_ctas;
+    const uint32_t ctas = p.matrix_ctas.divisor, matrix = p.matrix_ctas.quotient(blockIdx.x);
     const uint32_t rows = p.groups.stacked ? p.groups.span(matrix).end : p.rows, units = rows * p.across.divisor;
-    for (uint32_t first = cta * C.cta_units(); first < units; first += p.matrix_ctas * C.cta_units()) {
+    for (uint32_t first = (blockIdx.x - matrix * ctas) * C.cta_units(); first < units; first += ctas * C.cta_units()) {
         const uint32_t i = first + threadIdx.x / C.kLanes, row = p.across.quotient(i);
         const uint32_t group = C.biased ? group_behind(p.groups, row) : 0;
         const bool exists = i < units && (C.biased ? group < p.groups.groups && row >= p.groups.span(group).begin
                                                    : p.groups.stacked || holds_row(p.groups, matrix, row));
-        swiglu_unit<C>(p, matrix, row, i - row * p.across.divisor, exists, group);
+        const uint32_t unit = i - row * p.across.divisor;
+        const uint32_t col = unit * C.unit_cols() + threadIdx.x % C.kLanes * C.vector();
+        swiglu_unit<C>(p, {matrix, row, unit, col, exists ? p.cols : 0}, group);
     }
     if (!early) ptx::grid_launch_dependents();
 }

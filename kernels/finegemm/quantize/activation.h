@@ -41,9 +41,14 @@ FG_HD inline float exp_of_negative(float z) {
     return float_of_bits(float_bits(p) + (float_bits(rounded) << 23));
 }
 
-template <typename Math>
+/// The magnitude of z up to which a sigmoid needs no clamps.
+inline constexpr float kNearZero = 64.0f;
+
+/// `Near`: z is near zero, or NaN.
+template <typename Math, bool Near = false>
 FG_HD inline float sigmoid(float z) {
-    return Math::reciprocal(1.0f + exp_of_negative<Math>(Math::at_least(Math::at_most(z, 64.0f), -88.0f)));
+    if (!Near) z = Math::at_least(Math::at_most(z, kNearZero), -88.0f);
+    return Math::reciprocal(1.0f + exp_of_negative<Math>(z));
 }
 
 /// What is multiplied by the up of a row, and added.
@@ -56,9 +61,9 @@ FG_HD constexpr UpFactor up_factor(const SwigluRule& rule, float weight) {
 }
 
 /// For a gate and an up that have been clamped; in f32, before a rounding to bf16.
-template <typename Math>
+template <typename Math, bool Near = false>
 FG_HD inline float swiglu_of_clamped(float gate, float up, float slope, const UpFactor& of) {
-    return gate * sigmoid<Math>(slope * gate) * Math::fma(up, of.weight, of.offset);
+    return gate * sigmoid<Math, Near>(slope * gate) * Math::fma(up, of.weight, of.offset);
 }
 
 template <typename Math>

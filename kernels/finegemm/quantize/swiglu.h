@@ -47,9 +47,11 @@ struct SwigluParams {
     int64_t x_row_stride, q_row_stride, scale_row_stride, scale_col_stride, weight_stride;  // elements
     int64_t x_stride, q_stride, scale_stride, weight_matrix_stride;  // from one matrix to the next
     uint32_t rows, cols;                                             // of a matrix of q; cols: a multiple of 16
-    uint32_t matrices, matrix_ctas;                                  // CTAs of each matrix
-    Divider across;                                                  // units of a row
+    uint32_t matrices;
+    Divider matrix_ctas;  // CTAs of each matrix
+    Divider across;       // units of a row
     uint32_t interleaved, power_of_two;
+    uint32_t whole;  // not interleaved, and cols are a multiple of those of a unit
     uint32_t plain;  // no limit, slope 1, no offset, no weights
     SwigluRule rule;
     GroupLayout groups;

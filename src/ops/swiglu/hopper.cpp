@@ -45,17 +45,17 @@ SwigluLaunch launch_of(const SwigluCall& call, uint32_t sms) {
                    .rows = static_cast<uint32_t>(q.rows),
                    .cols = static_cast<uint32_t>(q.cols),
                    .matrices = static_cast<uint32_t>(call.q.count),
-                   .matrix_ctas = 1,
                    .across = Divider::by(ceil_div(static_cast<uint32_t>(q.cols), config.unit_cols())),
                    .interleaved = call.options.interleaved,
                    .power_of_two = call.options.power_of_two_scales,
+                   .whole = !call.options.interleaved && q.cols % config.unit_cols() == 0,
                    .plain = call.is_plain(),
                    .rule = call.rule(),
                    .groups = call.layout(),
                    .biases = bias_of(call.biases),
                    .early = call.few};
-    p.matrix_ctas = ctas_of(call, config, p, sms);
-    return {config, p, p.matrices * p.matrix_ctas};
+    p.matrix_ctas = Divider::by(ctas_of(call, config, p, sms));
+    return {config, p, p.matrices * p.matrix_ctas.divisor};
 }
 
 }  // namespace finegemm

@@ -204,11 +204,13 @@ inline float fma(float a, float b, float c) { return canonical(std::fma(a, b, c)
 inline float float_of_int(int32_t x) { return static_cast<float>(x); }
 inline float rough_reciprocal(float x) { return x > 0x1p126f ? 0.0f : 1.0f / x; }
 inline float max_magnitude(float most, float x) { return std::fmax(most, std::fabs(x)); }
-inline uint32_t max_magnitude_bf16(uint32_t most, uint32_t x) {
+inline uint32_t larger_magnitudes_bf16(uint32_t a, uint32_t b) {
     const auto half = [](uint32_t a, uint32_t b) {
-        return float_bits(max_magnitude(float_of_bits(a & 0xffff0000u), float_of_bits(b & 0xffff0000u))) >> 16;
+        const float larger =
+            std::fmax(std::fabs(float_of_bits(a & 0xffff0000u)), std::fabs(float_of_bits(b & 0xffff0000u)));
+        return (float_bits(larger) | ((a ^ b) & 0x80000000u)) >> 16;
     };
-    return half(most, x) << 16 | half(most << 16, x << 16);
+    return half(a, b) << 16 | half(a << 16, b << 16);
 }
 inline float min_or_nan(float a, float b) { return is_nan(a) || is_nan(b) ? canonical(a + b) : a < b ? a : b; }
 inline float max_or_nan(float a, float b) { return is_nan(a) || is_nan(b) ? canonical(a + b) : a > b ? a : b; }
