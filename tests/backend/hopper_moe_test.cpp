@@ -135,6 +135,23 @@ TEST_F(HopperMoe, LeavesAtMost32ChoicesToEachLaunchToCount) {
     EXPECT_EQ(more[4].entry, "FineGEMM_routing_combine");
 }
 
+TEST_F(HopperMoe, BeginsTheSecondProductOfARankEarlyWhereThatPays) {
+    const auto is_early = [&](int64_t tokens, int64_t choices) {
+        const MoeShape shape{
+            .tokens = tokens, .choices = choices, .hidden = 7168, .intermediate = 2048, .experts = 8, .fused = false};
+        const auto activates = [](const auto& launch) { return launch.entry.starts_with("FineGEMM_swiglu_quantize"); };
+        const auto launches = run(shape, false);
+        const std::string entry = std::ranges::find_if(launches, activates)->entry;
+        for (const MoeLaunch& launch : plan_of(shape, *plan::find_device("h200")).launches) {
+            if (launch.call == std::string("swiglu_quantize")) EXPECT_EQ(launch.kernel, entry);
+        }
+        return entry == "FineGEMM_swiglu_quantize_BF16_few";
+    };
+    for (const int64_t tokens : {512, 4096}) EXPECT_TRUE(is_early(tokens, 1)) << tokens;
+    for (const int64_t tokens : {511, 4097}) EXPECT_FALSE(is_early(tokens, 1)) << tokens;
+    EXPECT_FALSE(is_early(128, 8)) << "of several choices";
+}
+
 TEST_F(HopperMoe, HandsOnWhatEachLaunchLeavesInTheWorkspace) {
     MoeShape shape = kSome;
     shape.fused = false;

@@ -149,8 +149,9 @@ MoePlan plan_of(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTa
     gate_up.run_on(slow), down.run_on(slow);
     plan.launches.push_back(gate_up_four_bit ? four_bit_launch(s, gate_up_shape(s, false), d)
                                              : launch_of(gate_up, counts));
+    const bool early = counts || begins_second_early(s);
     if (!fused)
-        pass("swiglu_quantize", jit::source_of(SwigluConfig{.few = counts && !s.biased, .biased = s.biased}),
+        pass("swiglu_quantize", jit::source_of(SwigluConfig{.few = early && !s.biased, .biased = s.biased}),
              swiglu_bytes(s), pass_us(swiglu_bytes(s), d, kSwigluSpeed));
     plan.launches.push_back(down_four_bit ? four_bit_launch(s, down_shape(s, false), d) : launch_of(down, counts));
     if (!stores_sums)

@@ -109,7 +109,8 @@ private:
         swiglu.to_bf16 = true, swiglu.power_of_two_scales = o.power_of_two_scales;
         SwigluCall activate{{.x = between, .q = codes(), .scales = code_scales(), .groups = groups()}, swiglu};
         if (o.weights_first) activate.weights = weights_of_rows();
-        activate.few = counts_choices(), activate.biases = o.gate_up_bias;
+        activate.few = counts_choices() || (!call_.elsewhere && begins_second_early(shape_));
+        activate.biases = o.gate_up_bias;
         backend_.run(activate);
     }
 
