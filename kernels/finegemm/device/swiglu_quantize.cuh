@@ -18,6 +18,7 @@ struct BiasedValues {
 
     __device__ float at(uint32_t i) const { return x.at(i) + added.at(biases, i); }
 };
+
 /// A lane's values of a unit.
 template <SwigluConfig C>
 struct SwigluValues {
@@ -35,13 +36,6 @@ struct SwigluValues {
             float& to = value[v * C.vector() + i];
             if (Plain) to = gate * sigmoid<PtxMath, Near>(gate) * up;
             else to = swiglu_of_clamped<PtxMath, Near>(gate, up, rule.slope, of);
-        }
-    }
-    __device__ void round_to_bf16() {
-#pragma unroll
-        for (uint32_t i = 0; i < kCount; i += 2) {
-            const uint32_t both = ptx::pack_bf16(value[i], value[i + 1]);
-            value[i] = float_of_bits(both << 16), value[i + 1] = float_of_bits(both & 0xffff0000u);
         }
     }
     /// The bits of the largest finite magnitude of each block, over the lanes that share it. Infinities are rare: then
@@ -115,8 +109,12 @@ struct RoundedValues {
 /// Values that are rounded to bf16 where x is F32.
 template <SwigluConfig C>
 struct RoundedFloats : SwigluValues<C> {
-    __device__ explicit RoundedFloats(const SwigluValues<C>& values) : SwigluValues<C>(values) {
-        this->round_to_bf16();
+    __device__ explicit RoundedFloats(const SwigluValues<C>& values) {
+#pragma unroll
+        for (uint32_t i = 0; i < this->kCount; i += 2) {
+            const uint32_t both = ptx::pack_bf16(values.value[i], values.value[i + 1]);
+            this->value[i] = float_of_bits(both << 16), this->value[i + 1] = float_of_bits(both & 0xffff0000u);
+        }
     }
 };
 

@@ -45,6 +45,7 @@ SwigluLaunch launch_of(const SwigluCall& call, uint32_t sms) {
                    .rows = static_cast<uint32_t>(q.rows),
                    .cols = static_cast<uint32_t>(q.cols),
                    .matrices = static_cast<uint32_t>(call.q.count),
+                   .matrix_ctas = {},
                    .across = Divider::by(ceil_div(static_cast<uint32_t>(q.cols), config.unit_cols())),
                    .interleaved = call.options.interleaved,
                    .power_of_two = call.options.power_of_two_scales,

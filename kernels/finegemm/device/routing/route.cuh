@@ -97,7 +97,7 @@ __device__ inline ExpertTotals exchange_totals(const RouteParams& p, RouteCluste
 #pragma unroll
         for (uint32_t r = 0; r < kMostRouteCtas; ++r)
             ptx::st_async(ptx::map_to_rank(to, r), own, ptx::map_to_rank(told, r));
-    while (!ptx::mbarrier_try_wait(told, 0)) {}
+    while (!ptx::mbarrier_try_wait_cluster(told, 0)) {}
     // Nobody writes here any more: a CTA may end when it likes.
     ExpertTotals totals{};
 #pragma unroll
