@@ -261,6 +261,19 @@ TEST_F(HopperMoe, ChoosesWhatThePlanSaysEachTime) {
     EXPECT_EQ(run(kMany).size(), 5u);
 }
 
+TEST_F(HopperMoe, ActivatesApartWhereProductsOfLightExpertsTakeMilliseconds) {
+    const plan::DeviceSpec& h200 = *plan::find_device("h200");
+    const auto fused = [&](int64_t tokens, int64_t hidden, int64_t experts) {
+        MoeShape s = kMany;
+        s.tokens = tokens, s.hidden = hidden, s.intermediate = 1536, s.experts = experts, s.choices = 8;
+        return is_fused_faster(s, h200);
+    };
+    EXPECT_FALSE(fused(16384, 3072, 256));
+    EXPECT_FALSE(fused(16384, 4096, 128));
+    EXPECT_TRUE(fused(4096, 4096, 128)) << "less than a millisecond";
+    EXPECT_TRUE(fused(16384, 5120, 160)) << "experts of 15.7 MB";
+}
+
 TEST_F(HopperMoe, MultipliesWeightsOf4BitsWhereFp8WithTheActivationIsNotFaster) {
     const plan::DeviceSpec& h200 = *plan::find_device("h200");
     const auto kernels = [&](MoeShape shape, std::optional<bool> alone) {

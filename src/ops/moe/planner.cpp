@@ -23,6 +23,12 @@ constexpr double kPass = 4, kSwigluSpeed = 0.85, kCombineSpeed = 0.95, kPermuteS
 /// bench/results/moe_h200.json, so that what is chosen loses least.
 constexpr double kFusedFactor = 1.02, kFusedMore = 11.8, kFusedUneven = 0.04;
 
+/// Products of milliseconds take what power allows, and the activation's instructions come on top; apart it has the
+/// memory while nothing else is bound by it. With heavier experts it is the product apart that takes longer: what it
+/// stores, four times as much, takes their weights' place in L2. Fitted likewise: how much longer, from how many
+/// microseconds, up to how many bytes of an expert's gates and ups.
+constexpr double kFusedLong = 1.11, kLong = 2000, kLightExpert = 13.5e6;
+
 /// Microseconds that a layer of few rows saves without `combine`, whose launch overlaps, and the part of its bytes that
 /// memory would bring: rows that have just been stored are in L2. Fitted as the factors above.
 constexpr double kSumsLaunch = 0.6, kSumsShare = 0.5;
@@ -97,7 +103,9 @@ double summed_bytes(const MoeShape& s) {
 }
 
 double fused_us(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
-    return product_of(gate_up_shape(s, true), d, user).us;
+    const double us = product_of(gate_up_shape(s, true), d, user).us;
+    const bool light = 2 * static_cast<double>(s.intermediate) * static_cast<double>(s.hidden) < kLightExpert;
+    return light && us > kLong ? kFusedLong * us : us;
 }
 
 double apart_us(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
