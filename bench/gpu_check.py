@@ -89,6 +89,7 @@ CHECKS = {
         "head_gaps_repeat",
         "gated",
         "gated_repeat",
+        "gated_speed",
         "indexed",
         "indexed_repeat",
         "indexed_tall",

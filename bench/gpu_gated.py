@@ -3,15 +3,19 @@
 import ctypes
 import dataclasses
 import itertools
+from collections.abc import Callable
+from functools import partial
 
 import torch
 
 from gpu_cases import E4M3, LAYOUTS, blocks, operands
 from gpu_columns import canaries
-from gpu_fixture import Fixture
-from gpu_grouped import FORMS
-from gpu_grouped_cases import Problem, Rows, random_launch, random_rows, small_rows
+from gpu_fixture import Fixture, TooSlow
+from gpu_grouped import FORMS, capacity_of
+from gpu_grouped_cases import Problem, Rows, masked_rows, random_launch, random_rows, small_rows
+from gpu_layer import captured, replay_us
 from gpu_library import INDICES, MASKED, ON, C, Library, stack
+from records import write_record
 
 RULES: tuple[dict[str, float], ...] = (
     {},
@@ -187,3 +191,62 @@ class Gated(Fixture):
         for name, _, call in self.gated_calls(257, 256, 512):
             print(name, flush=True)
             call()
+
+    # Groups and expected rows of each, or rows of one product; the time of both calls over that of one, at least.
+    GATED_ROWS: tuple[tuple[int, int, float], ...] = ((1, 65_536, 1.03), (6, 20, 1.08), (32, 20, 1.01))
+    GATED_PAIRS, GATED_K = 2048, 7168
+
+    def gated_speed(self):
+        """One call beside two, a product and its SwiGLU with quantisation, in graphs."""
+        rows: list[dict] = []
+        short: list[dict] = []
+        for groups, typical, least in self.GATED_ROWS:
+            us = replay_us({of: captured(call) for of, call in self.both_ways(groups, typical).items()}, 41)
+            over = round(min(us["two"], us["two, pdl"]) / us["one"], 3)
+            rows.append({"groups": groups, "rows": typical, "us": us, "two of one": over, "least": least})
+            print(rows[-1], flush=True)
+            if over < least:
+                short.append(rows[-1])
+        shape = f"{2 * self.GATED_PAIRS} columns, K {self.GATED_K}"
+        method = f"{shape}: replays of CUDA graphs between events, L2 flushed, in turn, medians of 41"
+        write_record(self.options.out / f"gated_{self.card}.json", self.machine() | {"method": method, "rows": rows})
+        if short:
+            raise TooSlow(f"one call is not so much faster than two: {short}")
+        return {"rows": len(rows)}
+
+    def both_ways(self, groups: int, typical: int) -> dict:
+        """Calls of one product where there is one group, else of masked ones with 0.7 to 1.3 of these rows."""
+        pairs, k = self.GATED_PAIRS, self.GATED_K
+        prepare: Callable = self.tested.prepare
+        numbers: list = []
+        told: dict = {}
+        form: dict = {}
+        if groups == 1:
+            a, sfa, b, sfb = operands(typical, 2 * pairs, k, "mn", self.generator)
+        else:
+            sizes = [int(typical * self.random.uniform(0.7, 1.3)) for _ in range(groups)]
+            p = Problem(masked_rows(sizes, capacity_of(typical)), 2 * pairs, k, "mn", self.generator)
+            a, sfa, b, sfb = p.a, p.sfa, p.b, p.sfb
+            numbers, told, prepare = [p.numbers, MASKED], {"expected_m": typical}, self.tested.prepare_grouped
+            form = {"groups": p.numbers, "form": MASKED}
+
+        def empty(cols: int, dtype: torch.dtype) -> torch.Tensor:
+            return torch.empty(*a.shape[:-1], cols, dtype=dtype, device="cuda")
+
+        def scales() -> torch.Tensor:
+            return torch.empty(*a.shape[:-2], blocks(pairs), a.shape[-2], device="cuda").mT
+
+        q, sfd, between, z, of_z = (
+            empty(pairs, E4M3),
+            scales(),
+            empty(2 * pairs, torch.bfloat16),
+            empty(pairs, E4M3),
+            scales(),
+        )
+        one = prepare(a, sfa, b, sfb, q, *numbers, epilogue=GatedEpilogue(sfd, None, {"bf16_between": 1}), **told)
+        calls = {"one": one}
+        for name, pdl in (("two", False), ("two, pdl", True)):
+            product = prepare(a, sfa, b, sfb, between, *numbers, pdl=pdl, **told)
+            activate = partial(self.tested.swiglu_quantize, between, z, of_z, to_bf16=True, pdl=pdl, **form)
+            calls[name] = lambda steps=(product, activate): [step() for step in steps]
+        return calls

@@ -9,13 +9,16 @@ is left out, each in a graph, in turn with the whole layer:
   no passes: what launches that are no products do, but for waiting for those before them
   neither: both
   launches: what all kernels do, but for setting up and waiting
-and what reads weights, or copies as many bytes as tokens and their codes have, and does nothing else.
+and what reads weights and does nothing else, or copies as many bytes as passes must move: tokens and their codes, from
+memory, and where the activation has a launch of its own what it reads and writes, from L2, where the product before it
+leaves it. Of more rows than those whose weights are read also the layer with the activation fused.
 A build has its kernels as text, which is compiled at run time where the pack has another: copies of the build get texts
 of the same length. Needs torch and a Hopper GPU; what imports torch is imported where it is used, so that help can be
 had without it.
 """
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import tempfile
@@ -71,17 +74,23 @@ def without(build: bytes, parts: tuple[tuple[str, str], ...]) -> bytes:
     return build
 
 
-def products_and_input(us: dict[str, float], fewest: float) -> float:
-    """Of the whole: the layer without passes, and its input as a copy would bring it. What launches take beyond the
-    `fewest` of all layers is CTAs of passes that do nothing."""
-    return round((us["no passes"] - us["launches"] + fewest + us["input copied"]) / us["whole"], 3)
+def copied(us: dict[str, float]) -> float:
+    """What copies take, beyond a launch and what is before them."""
+    of_activation = us["activation copied"] - us["activation's input written"] if "activation copied" in us else 0.0
+    return us["input copied"] - us["nothing copied"] + of_activation
+
+
+def products_and_copies(us: dict[str, float], fewest: float) -> float:
+    """Of the whole: the layer without passes, and copies of what these move. What launches take beyond the `fewest` of
+    all layers is CTAs of passes that do nothing."""
+    return round((us["no passes"] - us["launches"] + fewest + copied(us)) / us["whole"], 3)
 
 
 def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
     import torch
 
     from gpu_layer import LAYERS, Layers, captured, replay_us
-    from gpu_library import Library
+    from gpu_library import ON, Library
     from weights_read import reader
 
     layers = Layers(options)
@@ -92,27 +101,46 @@ def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
             copy.write_bytes(without(pathlib.Path(options.tested).read_bytes(), parts))
             libraries[name] = Library(str(copy))
 
-    def timed(layer) -> dict[str, float]:
+    def copies(layer, apart: bool) -> dict:
+        """Functions that copy as many bytes; of the activation an input that has just been written."""
+        x, pairs = layer.x.numel() * 3 // 4, layer.ids.numel() * layer.of_experts[2].shape[2] * 5 // 4
+        source = torch.randn(max(x, pairs), dtype=torch.bfloat16, device="cuda")
+        between, to = torch.empty_like(source), torch.empty_like(source)
+
+        def copy(count: int, activate: bool = False):
+            between[:count].copy_(source[:count])
+            if activate:
+                to[:count].copy_(between[:count])
+
+        calls = {"nothing copied": partial(copy, 8), "input copied": partial(copy, x)}
+        of_activation = {"activation's input written": False, "activation copied": True}
+        return calls | {name: partial(copy, pairs, also) for name, also in of_activation.items() if apart}
+
+    def timed(layer, apart: bool) -> dict[str, float]:
         """The whole layer comes first: it leaves in memory where groups end, for those that do not route."""
         out, memory = torch.empty_like(layer.x), layer.workspace(layers.tested).t
         calls = {name: layer.prepare(library, out, memory) for name, library in libraries.items()}
         if layer.ids.numel() <= options.most_rows_of_reads:
             calls["weights read"] = reader(layer.ids.unique(), layer.of_experts[0], layer.of_experts[2])
-        codes = torch.empty(layer.x.numel() * 3 // 4, dtype=torch.bfloat16, device="cuda")
-        calls["input copied"] = partial(codes.copy_, torch.randn_like(codes))
+        else:
+            fused = dataclasses.replace(layer, options=layer.options | {"fused": ON})
+            calls["whole, fused"] = fused.prepare(layers.tested, out, fused.workspace(layers.tested).t)
+        calls |= copies(layer, apart)
         return replay_us({name: captured(call) for name, call in calls.items()}, options.rounds)
 
     found = []
     for name, hidden, pairs, experts, choices in LAYERS:
         whole = layers.layer_of(1, choices, hidden, pairs, experts)
         for row in (row for row in rows if row["layer"] == name):
-            us = timed(layers.part_of(whole, row["tokens"], choices, row["kind"]))
+            apart = any("swiglu_quantize" in launch for launch in row["plan_us"])
+            us = timed(layers.part_of(whole, row["tokens"], choices, row["kind"]), apart)
             found.append({key: row[key] for key in ("layer", "kind", "tokens")} | {"us": us})
             found[-1]["no products of whole"] = round(us["no products"] / us["whole"], 3)
             print(found[-1], flush=True)
     fewest = min(row["us"]["launches"] for row in found)
     for row in found:
-        row["products and input of whole"] = products_and_input(row["us"], fewest)
+        row["us"]["copies"] = round(copied(row["us"]), 2)
+        row["products and copies of whole"] = products_and_copies(row["us"], fewest)
     method = f"replays of CUDA graphs between events, L2 flushed, in turn, medians of {options.rounds}"
     return layers.machine() | {"method": method, "rows": found}
 

@@ -219,8 +219,8 @@ def sm_budget(checks: dict) -> list:
 
 def left_out(record: dict) -> list:
     """docs/moe.md: layers of few tokens beside themselves with parts left out."""
-    parts = ("whole", "no products", "no passes", "neither", "launches", "weights read", "input copied")
-    shares = ("no products of whole", "products and input of whole")
+    parts = ("whole", "no products", "no passes", "neither", "launches", "weights read", "copies")
+    shares = ("no products of whole", "products and copies of whole")
     rows = [
         [
             f"{row['layer']}, {row['kind']}, {row['tokens']}",

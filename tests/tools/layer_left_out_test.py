@@ -6,7 +6,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
-from layer_left_out import LEFT_OUT, products_and_input, without  # noqa: E402
+from layer_left_out import LEFT_OUT, products_and_copies, without  # noqa: E402
 
 TEXT = b"".join(path.read_bytes() for path in sorted((ROOT / "kernels").rglob("*")) if path.is_file())
 
@@ -21,8 +21,13 @@ class LayerLeftOut(unittest.TestCase):
                 self.assertTrue("wgmma" in old or TEXT.count(old.encode()) == 1, old)
 
     def test_launches_beyond_the_fewest_are_no_products(self):
-        us = {"whole": 200.0, "no passes": 170.0, "launches": 25.0, "input copied": 30.0}
-        self.assertEqual(products_and_input(us, 20.0), 0.975)
+        us = {"whole": 200.0, "no passes": 170.0, "launches": 25.0, "input copied": 30.0, "nothing copied": 5.0}
+        self.assertEqual(products_and_copies(us, 20.0), 0.95)
+
+    def test_the_input_of_an_activation_that_has_a_launch_comes_from_l2(self):
+        us = {"whole": 200.0, "no passes": 150.0, "launches": 20.0, "input copied": 25.0, "nothing copied": 5.0}
+        us |= {"activation's input written": 12.0, "activation copied": 22.0}
+        self.assertEqual(products_and_copies(us, 20.0), 0.9)
 
     def test_a_text_that_is_not_there_is_an_error(self):
         with self.assertRaisesRegex(ValueError, "the build has no such text: nothing like it"):

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Times layers that were slower than a call for each step once more, in many turns, beside themselves: is it noise?
+
+Usage: moe_turns.py BUILD.so bench/results/moe_h200.json [--rounds N] [--commit HASH] [--out FOLDER]
+
+Rows are those of the record of gpu_check.py's moe_speed of which the faster call for each step took less time than the
+layer as one call, which is timed twice here: what its two times differ by is noise. Needs torch and a Hopper GPU; what
+imports torch is imported where it is used, so that help can be had without it.
+"""
+
+import argparse
+import json
+import pathlib
+
+
+def chain_of(us: dict[str, float]) -> float:
+    """The faster call for each step: overlapping or not."""
+    return min(us["chain"], us["chain, pdl"])
+
+
+def slower(rows: list[dict]) -> list[dict]:
+    return [row for row in rows if chain_of(row["us"]) < row["us"]["moe"]]
+
+
+def over_moe(us: dict[str, float]) -> dict[str, float]:
+    """The chain's time, and the layer's second one, over the layer's."""
+    return {"chain of moe": round(chain_of(us) / us["moe"], 3), "again of moe": round(us["moe, again"] / us["moe"], 3)}
+
+
+def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
+    import torch
+
+    from gpu_layer import LAYERS, Layers, captured, replay_us
+
+    layers = Layers(options)
+    library, found = layers.tested, []
+
+    def timed(layer) -> dict[str, float]:
+        out, memory = torch.empty_like(layer.x), layer.workspace(library).t
+        calls = {"moe": layer.prepare(library, out, memory), "moe, again": layer.prepare(library, out, memory)}
+        calls |= {"chain": layer.chain(library, out, False), "chain, pdl": layer.chain(library, out, True)}
+        return replay_us({name: captured(call) for name, call in calls.items()}, options.rounds)
+
+    for name, hidden, pairs, experts, choices in LAYERS:
+        whole = layers.layer_of(1, choices, hidden, pairs, experts)
+        for row in (row for row in rows if row["layer"] == name):
+            us = timed(layers.part_of(whole, row["tokens"], choices, row["kind"]))
+            found.append({key: row[key] for key in ("layer", "kind", "tokens")} | {"us": us} | over_moe(us))
+            print(found[-1], flush=True)
+    method = f"replays of CUDA graphs between events, L2 flushed, in turn, medians of {options.rounds}"
+    return layers.machine() | {"method": method, "rows": found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("tested", metavar="BUILD.so")
+    parser.add_argument("record", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=61)
+    parser.add_argument("--commit", default="", help="of the build; that of this tree without it")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path())
+    options = parser.parse_args()
+    record = record_of(options, slower(json.loads(options.record.read_text())["rows"]))
+    from records import write_record
+
+    card = record["machine"]["name"].split()[1].lower()
+    write_record(options.out / f"moe_turns_{card}.json", record)
+
+
+if __name__ == "__main__":
+    main()
