@@ -143,7 +143,9 @@ TEST_F(HopperMoe, BeginsTheSecondProductOfARankEarlyWhereThatPays) {
         const auto launches = run(shape, false);
         const std::string entry = std::ranges::find_if(launches, activates)->entry;
         for (const MoeLaunch& launch : plan_of(shape, *plan::find_device("h200")).launches) {
-            if (launch.call == std::string("swiglu_quantize")) EXPECT_EQ(launch.kernel, entry);
+            if (launch.call == std::string("swiglu_quantize")) {
+                EXPECT_EQ(launch.kernel, entry);
+            }
         }
         return entry == "FineGEMM_swiglu_quantize_BF16_few";
     };
