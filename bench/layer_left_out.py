@@ -8,7 +8,8 @@ is left out, each in a graph, in turn with the whole layer:
   no products: every wgmma; kernels load, wait, promote and store as before
   no passes: what launches that are no products do, but for waiting for those before them
   neither: both
-  launches: what all kernels do, but for setting up and waiting
+  launches: what all kernels do, but for setting up and waiting; of more rows than those whose weights are read with the
+    activation fused, as CTAs that share a load may not end before it has
 and what reads weights and does nothing else, or copies as many bytes as passes must move: tokens and their codes, from
 memory, and where the activation has a launch of its own what it reads and writes, from L2, where the product before it
 leaves it. Of more rows than those whose weights are read also the layer with the activation fused.
@@ -28,10 +29,11 @@ NO_PRODUCTS = (('"wgmma.mma_async', '"//gma.mma_async'),)
 # Text of the kernels that route, permute, activate and combine, by another one that returns behind the wait.
 NO_PASSES = (
     (
-        """RouteShared& shared = ptx::dynamic_shared_object<RouteShared>();
+        """auto& shared = ptx::dynamic_shared_object<RouteSharedOf<C>>();
     ptx::grid_launch_dependents();
+    expect_totals(p, shared);
     ptx::grid_dependency_wait();""",
-        """RouteShared& shared = ptx::dynamic_shared_object<RouteShared>();
+        """auto& shared = ptx::dynamic_shared_object<RouteSharedOf<C>>();
 ptx::grid_launch_dependents();
 ptx::grid_dependency_wait(); return;""",
     ),
@@ -124,7 +126,10 @@ def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
             calls["weights read"] = reader(layer.ids.unique(), layer.of_experts[0], layer.of_experts[2])
         else:
             fused = dataclasses.replace(layer, options=layer.options | {"fused": ON})
-            calls["whole, fused"] = fused.prepare(layers.tested, out, fused.workspace(layers.tested).t)
+            memory = fused.workspace(layers.tested).t
+            del calls["launches"]  # the layer comes first here, too
+            calls["whole, fused"] = fused.prepare(layers.tested, out, memory)
+            calls["launches"] = fused.prepare(libraries["launches"], out, memory)
         calls |= copies(layer, apart)
         return replay_us({name: captured(call) for name, call in calls.items()}, options.rounds)
 
