@@ -8,6 +8,9 @@
 #include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/ptx/wgmma.cuh>
 
+#include "cuda/tensor_map.h"
+#include "support/mock_driver.h"
+
 namespace finegemm {
 namespace {
 
@@ -136,6 +139,35 @@ TEST(HostMachine, ReportsStoresToACtaThatHasEnded) {
                     if (waits && ptx::load_shared({3 * 8 + 4}) != 2) ptx::machine->fail("it has not come");
                 },
                 seed, 4);
+        EXPECT_EQ(errors.empty(), waits) << errors;
+        EXPECT_EQ(errors.find("has ended") != std::string::npos, !waits) << errors;
+    }
+}
+
+/// Each CTA waits for what both get, but for one that does not and has ended now and then.
+TEST(HostMachine, ReportsLoadsForACtaThatHasEnded) {
+    alignas(16) static uint8_t numbers[64 * 128] = {};
+    mock::Driver mock{FINEGEMM_MOCK_DRIVER};
+    const std::shared_ptr<const cuda::Driver> driver = cuda::Driver::open(FINEGEMM_MOCK_DRIVER);
+    const TensorMap map = cuda::encode(*driver, {.data = numbers, .rows = 64, .cols = 128, .row_stride_bytes = 128},
+                                       {.rows = 64, .cols = 128, .swizzle = Swizzle::B128});
+    for (const bool waits : {true, false}) {
+        std::string errors;
+        for (uint32_t seed = 1; seed <= 8; ++seed)
+            errors += error_of_kernel(
+                32,
+                [&] {
+                    const uint32_t rank = ptx::cluster_rank();
+                    if (threadIdx.x == 0) ptx::mbarrier_init({kBarrier}, 1);
+                    if (threadIdx.x == 0) ptx::mbarrier_arrive_expect_tx({kBarrier}, sizeof numbers);
+                    __syncwarp();
+                    ptx::cluster_arrive_relaxed();
+                    ptx::cluster_wait();
+                    if (threadIdx.x != 0) return;
+                    if (rank == 0) ptx::tma_load_multicast({0}, &map, {kBarrier}, 0, 0, uint16_t{3}, uint64_t{});
+                    if (rank == 0 || waits) device::wait({kBarrier}, 0);
+                },
+                seed, 2);
         EXPECT_EQ(errors.empty(), waits) << errors;
         EXPECT_EQ(errors.find("has ended") != std::string::npos, !waits) << errors;
     }

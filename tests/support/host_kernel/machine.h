@@ -5,6 +5,7 @@
 
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -170,13 +171,15 @@ public:
         barrier.bytes += bytes;
         complete(barrier);
     }
-    void come(Mbarrier& barrier, int64_t bytes) {
-        barrier.bytes -= bytes;
-        complete(barrier);
-    }
+    void come(Mbarrier& barrier, int64_t bytes) { barrier.bytes -= bytes, complete(barrier); }
 
     /// Happens later; or at once, for what may be either.
     void later(std::function<void()> what) { pending_.push_back({current_, std::move(what)}); }
+    /// Likewise, in a CTA of the cluster: another one than this may not have ended by then.
+    void later_in(uint32_t at, std::function<void()> what) {
+        if (at == cta()) return later(std::move(what));
+        pending_.push_back({at * threads_ + current_ % threads_, [this, at, what] { shared_of(at), what(); }});
+    }
     /// A copy of the current thread, and what it does when all that it has started have ended.
     void start_copy(std::function<void()> copy) { fibers_[current_].copies.start(std::move(copy)); }
     Copies& copies() { return fibers_[current_].copies; }
@@ -184,9 +187,7 @@ public:
         later([land = fibers_[current_].copies.take(), what] { land(), what(); });
     }
     bool has_pending(uint32_t of_thread) const {
-        for (const Pending& p : pending_)
-            if (p.thread == of_thread) return true;
-        return false;
+        return std::ranges::any_of(pending_, [=](const Pending& p) { return p.thread == of_thread; });
     }
 
     void wait_for_earlier() { warps_[current_ / 32].waited = true; }  // each warp for itself

@@ -32,7 +32,7 @@ inline void mbarrier_arrive_expect_tx_cluster(SmemAddr barrier, uint32_t bytes) 
 inline void mbarrier_expect_tx_elected(SmemAddr barrier, uint32_t bytes) {
     if (elect_one()) mbarrier_arrive_expect_tx(barrier, bytes);
 }
-void mbarrier_arrive_cluster(SmemAddr barrier);
+inline void mbarrier_arrive_cluster(SmemAddr barrier) { mbarrier_arrive_release_cluster(barrier); }
 inline void mbarrier_arrive_after_copies(SmemAddr barrier) {
     machine->pause();
     machine->after_copies([=] { machine->arrive(machine->mbarrier(barrier.bits), 1, 0); });

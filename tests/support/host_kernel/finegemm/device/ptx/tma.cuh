@@ -42,14 +42,18 @@ inline void acquire_tensor_map(const TensorMap* map) {
     if (found != written_maps.end() && found->second == Written::Released) written_maps.erase(found);
 }
 
-inline void arrive_later(SmemAddr to, uint32_t bytes, SmemAddr barrier, std::function<void()> copy) {
-    std::memset(host_address(to), 0xff, bytes);
-    machine->mbarrier(barrier.bits);
-    machine->later([=] {
+/// `cta`: of the cluster, where it arrives; addresses are those of each CTA.
+inline void arrive_later(uint32_t cta, SmemAddr to, uint32_t bytes, SmemAddr barrier, std::function<void()> copy) {
+    std::memset(machine->shared_of(cta) + to.bits, 0xff, bytes);
+    machine->mbarrier_of(cta, barrier.bits);
+    machine->later_in(cta, [=] {
         copy();
         machine->overwritten(to.bits, bytes);
         machine->come(machine->mbarrier(barrier.bits), bytes);
     });
+}
+inline void arrive_later(SmemAddr to, uint32_t bytes, SmemAddr barrier, std::function<void()> copy) {
+    arrive_later(machine->cta(), to, bytes, barrier, std::move(copy));
 }
 
 /// Calls visit(where an element's bytes lie in shared memory, where in global memory; null outside, how many) for a
@@ -69,18 +73,31 @@ void for_each_element(const mock::Description& d, SmemAddr at, uint32_t x, uint3
         }
 }
 
-inline void tma_load_stacked(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y, uint32_t z) {
+/// To all CTAs of the cluster whose bits are set, to each in a time of its own.
+inline void tma_load_multicast(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y, uint32_t z,
+                               uint16_t ranks, uint64_t) {
     const mock::Description d = mock::description_of(*map);
     if (written_maps.contains(map)) machine->fail("TMA reads a map that was written and not acquired");
     machine->check_not_earlier(d.data);
     if (to.bits % 128 != 0) machine->fail("TMA wants 128 bytes aligned");
     if (x * mock::element_bytes(d) % 16 != 0) machine->fail("TMA wants boxes that begin at multiples of 16 bytes");
-    arrive_later(to, mock::box_bytes(d), barrier, [=] {
-        for_each_element(d, to, x, y, z, [](uint8_t* shared, const uint8_t* global, uint32_t bytes) {
-            if (global) std::memcpy(shared, global, bytes);
-            else std::memset(shared, 0, bytes);
+    if (ranks == 0 || ranks >> machine->ctas() != 0) machine->fail("TMA wants ranks of the cluster");
+    for (uint32_t rank = 0; rank < machine->ctas(); ++rank) {
+        if ((ranks >> rank & 1) == 0) continue;
+        arrive_later(rank, to, mock::box_bytes(d), barrier, [=] {
+            for_each_element(d, to, x, y, z, [](uint8_t* shared, const uint8_t* global, uint32_t bytes) {
+                if (global) std::memcpy(shared, global, bytes);
+                else std::memset(shared, 0, bytes);
+            });
         });
-    });
+    }
+}
+inline void tma_load_multicast(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y,
+                               uint16_t ranks, uint64_t policy) {
+    tma_load_multicast(to, map, barrier, x, y, 0, ranks, policy);
+}
+inline void tma_load_stacked(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y, uint32_t z) {
+    tma_load_multicast(to, map, barrier, x, y, z, static_cast<uint16_t>(1u << machine->cta()), 0);
 }
 inline void tma_load(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y) {
     tma_load_stacked(to, map, barrier, x, y, 0);
@@ -100,8 +117,6 @@ inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemAddr barrier
                              uint64_t) {
     tma_load_elected(to, map, barrier, x, y, z);
 }
-template <typename... At>
-void tma_load_multicast(SmemAddr, const TensorMap*, SmemAddr, At...);
 /// Takes what can be read.
 inline void prefetch_global(const void* at) { static_cast<void>(*static_cast<const volatile uint8_t*>(at)); }
 inline void bulk_prefetch(const void* from, uint32_t bytes) {
