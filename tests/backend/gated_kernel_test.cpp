@@ -2,10 +2,8 @@
 // D and its scales have the bits of the CPU's model. Layer tests.
 #include <gtest/gtest.h>
 
-#include <finegemm/device/gemm.cuh>
-
 #include "ops/gemm/cpu.h"
-#include "ops/gemm/hopper.h"
+#include "support/gemm_kernel.h"
 #include "support/grouped.h"
 #include "support/matrix.h"
 #include "support/mock_driver.h"
@@ -78,17 +76,8 @@ protected:
         there.add_to(on_gpu.epilogue, weighted);
         set_d(args, there.d_stack());
         const Call call(args, on_gpu);
-        const plan::Problem problem = problem_of(call);
-        ASSERT_EQ(plan::rejected(problem, *plan::find_device("h200"), C), "") << plan::name_of(C);
-        const uint32_t ctas = 1 + seed % 3;
-        const LaunchParams params = params_of(*driver, call, problem, C, ctas);
-        try {
-            host_kernel::launch(
-                grid_size(C, most_tiles(problem, C, ctas), ctas), C.threads(),
-                [&] { device::gemm<C>(params.as<KernelParams<C>>()); }, seed, C.cluster);
-        } catch (const std::exception& error) {
-            FAIL() << seed << ": " << plan::text_of(problem) << ": " << error.what();
-        }
+        test::run_kernel<C>(*driver, call, seed);
+        if (HasFatalFailure()) return;
         EXPECT_TRUE(there.surroundings_intact());
         for (int64_t r = 0; r < here.d.view().rows; ++r)
             for (int64_t c = 0; c < here.d.view().cols; ++c)

@@ -2,11 +2,9 @@
 // D has the bits of sums that are exact. Layer tests.
 #include <gtest/gtest.h>
 
-#include <finegemm/device/gemm.cuh>
-
-#include "ops/gemm/hopper.h"
 #include "plan/elements.h"
 #include "plan/fields.h"
+#include "support/gemm_kernel.h"
 #include "support/matrix.h"
 #include "support/mock_driver.h"
 #include "support/random.h"
@@ -100,17 +98,8 @@ protected:
 
     template <GemmConfig C>
     void run(const Call& call, uint32_t ctas, uint32_t seed) {
-        const plan::Problem problem = problem_of(call);
-        ASSERT_EQ(plan::rejected(problem, *plan::find_device("h200"), C), "") << plan::name_of(C);
-        const LaunchParams params = params_of(*driver, call, problem, C, ctas);
-        const uint32_t grid = grid_size(C, most_tiles(problem, C, ctas), ctas);
         ptx::host_elements_are_f16 = C.a.element == Element::F16;
-        try {
-            host_kernel::launch(
-                grid, C.threads(), [&] { device::gemm<C>(params.as<KernelParams<C>>()); }, seed, C.cluster);
-        } catch (const std::exception& error) {
-            FAIL() << seed << ": " << plan::text_of(problem) << ": " << error.what();
-        }
+        test::run_kernel<C>(*driver, call, ctas, seed);
     }
 
     /// D of `rows` rows and `matrices` matrices, and what it should have: `wanted(matrix, row, col, old)`.

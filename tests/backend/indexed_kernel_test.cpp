@@ -8,11 +8,9 @@
 #include <numeric>
 #include <vector>
 
-#include <finegemm/device/gemm.cuh>
-
 #include "ops/gemm/cpu.h"
-#include "ops/gemm/hopper.h"
 #include "ops/routing/cpu.h"
+#include "support/gemm_kernel.h"
 #include "support/grouped.h"
 #include "support/mock_driver.h"
 #include "support/random.h"
@@ -127,17 +125,8 @@ protected:
         if (p.scatters && seed % 2 == 0) placed.epilogue.rows_of_d = {{addresses.data(), DType::I64, p.m, 1, 1, 1, {}}};
         Call call(of_kernel, placed);
         call.stores_sums = p.sums;
-        const plan::Problem problem = problem_of(call);
-        ASSERT_EQ(plan::rejected(problem, *plan::find_device("h200"), C), "") << plan::name_of(C);
-        const uint32_t ctas = 1 + seed % 3;
-        const LaunchParams params = params_of(*driver, call, problem, C, ctas);
-        try {
-            host_kernel::launch(
-                grid_size(C, most_tiles(problem, C, ctas), ctas), C.threads(),
-                [&] { device::gemm<C>(params.as<KernelParams<C>>()); }, seed, C.cluster);
-        } catch (const std::exception& error) {
-            FAIL() << seed << ": " << plan::text_of(problem) << ": " << error.what();
-        }
+        test::run_kernel<C>(*driver, call, seed);
+        if (HasFatalFailure()) return;
         EXPECT_TRUE(there.surroundings_intact() && here.surroundings_intact());
         for (int64_t r = 0; r < p.d_height; ++r)
             for (int64_t c = 0; c < p.groups.n; ++c)

@@ -4,11 +4,9 @@
 
 #include <cmath>
 
-#include <finegemm/device/gemm.cuh>
-
 #include "gemm_reference.h"
 #include "ops/gemm/cpu.h"
-#include "ops/gemm/hopper.h"
+#include "support/gemm_kernel.h"
 #include "support/grouped.h"
 #include "support/hopper.h"
 #include "support/matrix.h"
@@ -86,40 +84,8 @@ TEST(CpuIntegers, AreSummedExactlyInABlockAndInF32BetweenThem) {
     }
 }
 
-class IntegersKernel : public ::testing::Test {
+class IntegersKernel : public test::CandidateKernel {
 protected:
-    mock::Driver mock{FINEGEMM_MOCK_DRIVER};
-    std::shared_ptr<const cuda::Driver> driver = cuda::Driver::open(FINEGEMM_MOCK_DRIVER);
-    ThreadPool pool{1};
-
-    /// D by a kernel's text, then by the CPU.
-    template <GemmConfig C, typename Args>
-    void compare(const Args& args, test::Buffer<uint16_t>& d, uint32_t seed) {
-        const std::string name = plan::name_of(C);
-        const GemmOptions options{.numerics = Numerics::Hopper, .config = name};
-        const Call call(args, options);
-        const plan::Problem problem = problem_of(call);
-        ASSERT_EQ(plan::rejected(problem, *plan::find_device("h200"), C), "") << name;
-        const uint32_t ctas = C.cluster * (1 + seed % 3);
-        const LaunchParams params = params_of(*driver, call, problem, C, ctas);
-        try {
-            host_kernel::launch(
-                grid_size(C, most_tiles(problem, C, ctas), ctas), C.threads(),
-                [&] { device::gemm<C>(params.as<KernelParams<C>>()); }, seed, C.cluster);
-        } catch (const std::exception& error) {
-            FAIL() << seed << ": " << plan::text_of(problem) << ": " << error.what();
-        }
-        EXPECT_TRUE(d.surroundings_intact());
-        const Matrix all = d.view();
-        std::vector<uint16_t> by_kernel;
-        for (int64_t r = 0; r < all.rows; ++r) by_kernel.insert(by_kernel.end(), &d.at(r, 0), &d.at(r, 0) + all.cols);
-        cpu_gemm(call, pool);
-        for (int64_t r = 0; r < all.rows; ++r)
-            for (int64_t c = 0; c < all.cols; ++c)
-                ASSERT_EQ(by_kernel[static_cast<size_t>(r * all.cols + c)], d.at(r, c))
-                    << name << ", " << seed << ": " << r << ", " << c;
-    }
-
     template <GemmConfig C>
     void dense(uint32_t seed) {
         test::Random random(seed);
