@@ -150,22 +150,32 @@ def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
     return layers.machine() | {"method": method, "rows": found}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def parser_of(doc: str, rounds: int) -> argparse.ArgumentParser:
+    """What a script takes that times rows of the record of moe_speed once more."""
+    parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("tested", metavar="BUILD.so")
     parser.add_argument("record", type=pathlib.Path)
-    parser.add_argument("--rounds", type=int, default=41)
-    parser.add_argument("--below", type=float, default=100, help="microseconds in which weights are read")
-    parser.add_argument("--most-rows-of-reads", type=int, default=512, help="rows beside which weights are read")
+    parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--commit", default="", help="of the build; that of this tree without it")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path())
-    options = parser.parse_args()
-    rows = [r for r in json.loads(options.record.read_text())["rows"] if r["weights_us"] < options.below]
-    record = record_of(options, rows)
+    return parser
+
+
+def write(record: dict, out: pathlib.Path, name: str) -> None:
+    """As one of the card that it is of."""
     from records import write_record
 
     card = record["machine"]["name"].split()[1].lower()
-    write_record(options.out / f"layer_left_out_{card}.json", record)
+    write_record(out / f"{name}_{card}.json", record)
+
+
+def main() -> None:
+    parser = parser_of(__doc__, 41)
+    parser.add_argument("--below", type=float, default=100, help="microseconds in which weights are read")
+    parser.add_argument("--most-rows-of-reads", type=int, default=512, help="rows beside which weights are read")
+    options = parser.parse_args()
+    rows = [r for r in json.loads(options.record.read_text())["rows"] if r["weights_us"] < options.below]
+    write(record_of(options, rows), options.out, "layer_left_out")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ imports torch is imported where it is used, so that help can be had without it.
 
 import argparse
 import json
-import pathlib
+
+from layer_left_out import parser_of, write
 
 
 def chain_of(us: dict[str, float]) -> float:
@@ -52,18 +53,9 @@ def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("tested", metavar="BUILD.so")
-    parser.add_argument("record", type=pathlib.Path)
-    parser.add_argument("--rounds", type=int, default=61)
-    parser.add_argument("--commit", default="", help="of the build; that of this tree without it")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path())
-    options = parser.parse_args()
-    record = record_of(options, slower(json.loads(options.record.read_text())["rows"]))
-    from records import write_record
-
-    card = record["machine"]["name"].split()[1].lower()
-    write_record(options.out / f"moe_turns_{card}.json", record)
+    options = parser_of(__doc__, 61).parse_args()
+    rows = slower(json.loads(options.record.read_text())["rows"])
+    write(record_of(options, rows), options.out, "moe_turns")
 
 
 if __name__ == "__main__":
