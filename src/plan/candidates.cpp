@@ -177,16 +177,20 @@ constexpr auto kHeadGaps = std::to_array<Candidate>({
 });
 // clang-format on
 
-// With D the SwiGLU of the product, quantised: a tile has the gates and the ups of 128 columns. Rates are what 65,536
-// and few rows of 7168 and 3584 take on an H200; the exponentials of one warpgroup run beside the other one's products.
+// With D the SwiGLU of the product, quantised: a tile has the gates and the ups of 128 columns, or of 64 beside a
+// neighbour with the other 64. Rates are what 65,536 and few rows of 7168 and 3584 take on an H200; the exponentials of
+// one warpgroup run beside the other ones' products.
 // clang-format off
 constexpr auto kGated = std::to_array<Candidate>({
-    {{64, 256, 5, 1, 1, kAlone, 1}, {0.770, 0.770, 0.20}},
+    {{64, 128, 4, 1, 2, kShareA, 2}, {0.660, 0.340, 2.50}},
     {{128, 256, 4, 2, 1, kAlone, 1}, {0.820, 0.820, 0.20}},
+    {{192, 128, 4, 3, 2, kShareA, 1}, {0.575, 0.575, 1.50}},
 });
 constexpr auto kGatedRows = std::to_array<Candidate>({
-    {{64, 256, 5, 1, 1, kAlone, 1}, {0.770, 0.770, 0.20}},
-    {{128, 256, 4, 2, 1, kAlone, 1}, {0.820, 0.820, 0.20, 0.20}},
+    {{64, 128, 4, 1, 2, kShareA, 2}, {0.660, 0.300, 2.20}},
+    {{64, 128, 8, 1, 2, kShareA, 1}, {0.300, 0.300, 2.50}},
+    {{128, 256, 4, 2, 1, kAlone, 1}, {0.840, 0.840, 4.00, 0.20}},
+    {{192, 128, 4, 3, 2, kShareA, 1}, {0.600, 0.600, 3.00, 0.30}},
 });
 // clang-format on
 

@@ -13,11 +13,20 @@
 namespace finegemm {
 namespace {
 
-constexpr GemmConfig config(uint32_t tile_m, uint32_t stages, Grouping grouping) {
+constexpr GemmConfig alone(Grouping grouping) {
+    return {
+        .tile_m = 128, .tile_n = 256, .stages = 4, .math_warpgroups = 2, .grouping = grouping, .finish = Finish::Gated};
+}
+
+/// Two CTAs have the columns of a scale.
+constexpr GemmConfig pair(uint32_t tile_m, uint32_t stages, uint32_t ctas_per_sm, Grouping grouping) {
     return {.tile_m = tile_m,
-            .tile_n = 256,
+            .tile_n = 128,
             .stages = stages,
             .math_warpgroups = tile_m / 64,
+            .cluster = 2,
+            .cluster_use = ClusterUse::ShareA,
+            .ctas_per_sm = ctas_per_sm,
             .grouping = grouping,
             .finish = Finish::Gated};
 }
@@ -119,8 +128,9 @@ protected:
 
 TEST_F(GatedKernel, HasTheBitsOfTheCpuForOneProduct) {
     for (uint32_t seed = 1; seed <= test::random_cases(2); ++seed) {
-        dense<config(64, 5, Grouping::None)>(seed);
-        dense<config(128, 4, Grouping::None)>(seed);
+        dense<alone(Grouping::None)>(seed);
+        dense<pair(64, 4, 2, Grouping::None)>(seed);
+        dense<pair(192, 4, 1, Grouping::None)>(seed);
         if (HasFatalFailure()) return;
     }
 }
@@ -129,8 +139,10 @@ TEST_F(GatedKernel, HasTheBitsOfTheCpuForGroupsInEveryForm) {
     uint32_t seed = 0;
     for (uint32_t round = 1; round <= test::random_cases(1); ++round)
         for (const GroupForm form : test::kAllForms) {
-            grouped<config(64, 5, Grouping::Rows)>(++seed, form);
-            grouped<config(128, 4, Grouping::Rows)>(++seed, form);
+            grouped<alone(Grouping::Rows)>(++seed, form);
+            grouped<pair(64, 4, 2, Grouping::Rows)>(++seed, form);
+            grouped<pair(64, 8, 1, Grouping::Rows)>(++seed, form);
+            grouped<pair(192, 4, 1, Grouping::Rows)>(++seed, form);
             if (HasFatalFailure()) return;
         }
 }

@@ -43,8 +43,13 @@ std::vector<Object> objects(const GemmConfig& c) {
         const uint32_t bytes = c.output == Output::F32 ? c.tile_n * 4 : cols_through_shared(c) * 2;
         add(p.d, c.math_warpgroups * 4, p.d_warp, c.rows_per_warpgroup() / 4 * bytes, 1024);  // swizzle atoms
         if (kernel_plan(c).loads_source()) add(p.d_full, c.math_warpgroups * 4, 8, 8, 8);
-    } else {
+    } else if (kernel_plan(c).store == Store::Strip) {
         add(p.d, c.row_warpgroups() * 4, p.d_warp, 16 * strip_pitch(c), 16);
+    }
+    if (c.d_sharers() > 1) {
+        const uint32_t turns = c.math_warpgroups * 4 * kLargestTurns;
+        add(p.largest, turns, kWarpRows * 4, kWarpRows * 4, 4);
+        add(p.largest_full, turns, 8, 8, 8);
     }
     return list;
 }
@@ -65,6 +70,16 @@ void expect_sound(const GemmConfig& c) {
 
 TEST(SmemPlan, ObjectsAreAlignedApartAndInside) {
     for (const GemmConfig& c : test::kConfigs) expect_sound(c);
+    for (const uint32_t warpgroups : {1u, 2u, 3u})  // two CTAs have the columns of a scale of D
+        for (const Grouping grouping : {Grouping::None, Grouping::Rows})
+            expect_sound({.tile_m = warpgroups * 64,
+                          .tile_n = 128,
+                          .stages = 4,
+                          .math_warpgroups = warpgroups,
+                          .cluster = 2,
+                          .cluster_use = ClusterUse::ShareA,
+                          .grouping = grouping,
+                          .finish = Finish::Gated});
     for (uint32_t warpgroups = 1; warpgroups <= 3; ++warpgroups)
         for (uint32_t rows : {32u, 64u, 128u})
             for (uint32_t tile_n = 16; tile_n <= 256 && warpgroups * rows % 64 == 0; tile_n += 16)

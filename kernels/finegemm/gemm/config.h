@@ -88,6 +88,12 @@ FG_HD constexpr uint32_t loaded_rows(const Operand& operand, uint32_t rows) {
 /// Rows of a tile come in so many for WGMMAs of a swapped product: what stmatrix stores at once.
 inline constexpr uint32_t kSwappedStep = 16;
 
+// Sources of kernels that pair columns say so. In all others what only these ask is not asked: the compilers order
+// instructions of some anew with it, and spill registers.
+#if defined(__CUDACC__) && !defined(FG_PAIRS_COLUMNS)
+#define FG_LACKS_PAIRS
+#endif
+
 struct GemmConfig {
     uint32_t tile_m = 128;         // rows of D that one CTA computes: 64 * math_warpgroups * {1/2, 1, 2}, or 16 or 32
                                    // (swaps_mx)
@@ -138,15 +144,21 @@ struct GemmConfig {
     FG_HD constexpr uint32_t row_step() const { return swapped() ? kSwappedStep : rows_per_warpgroup(); }
     /// 64-row WGMMAs that one warpgroup stacks.
     FG_HD constexpr uint32_t wgmmas_m() const { return swapped() ? 1 : rows_per_warpgroup() / 64; }
-    /// WGMMAs of one warpgroup side by side: of the gates of a tile and of its ups, for which there are no registers at
-    /// once. Each has a segment.
+    /// WGMMAs of one warpgroup side by side: of 128 gates of a tile and of their ups, for which there are no registers
+    /// at once. Each has a segment.
+#ifdef FG_LACKS_PAIRS
     FG_HD constexpr uint32_t wgmmas_n() const { return pairs_columns(finish) ? 2 : 1; }
+#else
+    FG_HD constexpr uint32_t wgmmas_n() const { return pairs_columns(finish) && tile_n > kScaleBlock ? 2 : 1; }
+#endif
     FG_HD constexpr uint32_t wgmma_cols() const { return swapped() ? tile_m : tile_n / wgmmas_n(); }
     /// WGMMAs of one warpgroup in a k-block.
     FG_HD constexpr uint32_t wgmmas() const { return wgmmas_m() * wgmmas_n(); }
     /// CTAs that receive each multicast load.
     FG_HD constexpr uint32_t a_sharers() const { return cluster_use == ClusterUse::ShareA ? cluster : 1; }
     FG_HD constexpr uint32_t b_sharers() const { return cluster_use == ClusterUse::ShareB ? cluster : 1; }
+    /// CTAs that have the columns of one scale of D: they share loads of A.
+    FG_HD constexpr uint32_t d_sharers() const { return pairs_columns(finish) ? cluster : 1; }
     FG_HD constexpr uint32_t k_splits() const { return cluster_use == ClusterUse::SplitK ? cluster : 1; }
     FG_HD constexpr bool grouped() const { return grouping != Grouping::None; }
     FG_HD constexpr bool row_groups() const { return grouping == Grouping::Rows; }

@@ -74,7 +74,7 @@ struct Arrivals {
 
 /// How many mbarriers there are of each kind that not all kernels have.
 struct Barriers {
-    uint32_t partials, slice_sums, source;
+    uint32_t partials, slice_sums, source, largest;
 };
 
 struct KernelPlan {
@@ -139,7 +139,7 @@ FG_HD constexpr uint32_t least_load_registers(const GemmConfig& c) {
 /// A math warpgroup has registers for its sums and for two more sets that `wgmma` writes.
 FG_HD constexpr bool holds_three_sets(const GemmConfig& c) {
     constexpr uint32_t kOthers = 28;  // addresses, scales, loop state
-    return c.wgmmas_m() == 1 && 3 * c.tile_n / 2 + kOthers <= registers(c).math;
+    return c.wgmmas() == 1 && 3 * c.tile_n / 2 + kOthers <= registers(c).math;
 }
 
 /// With the tensor cores' products of scales, a block product comes with its factors. Narrow tiles, for which shared
@@ -206,8 +206,8 @@ FG_HD constexpr uint32_t blocks_in_flight(const GemmConfig& c, Producers produce
 /// before has read, too, comes from the operand cache, but not after a yield; and ptxas lets every second FFMA of
 /// most loops yield. Rarer yields make promotions shorter, but the other warpgroup starts its next block product
 /// later: the numbers here are the fastest ones of 2, 3, 4, 6, 8, 12, 16 and never, and of 14 and 20 for 128x224,
-/// of 20 and 32 for pairs of columns (docs/pipeline.md, "Yield interval"). Narrower tiles lose by any change, but for
-/// 128x64 and 128x80 with round-robin producers. Promotions of integers, which ptxas lets never yield, have a
+/// of 20 and 32 for 128 pairs of columns (docs/pipeline.md, "Yield interval"). Narrower tiles lose by any change, but
+/// for 128x64 and 128x80 with round-robin producers. Promotions of integers, which ptxas lets never yield, have a
 /// conversion beside each FFMA, counted too: the fastest of 8, 16, 32 and never.
 FG_HD constexpr uint32_t yield_interval(const GemmConfig& c, Producers producers) {
     if (c.b.scaling == Scaling::None || c.mx()) return 0;
@@ -215,7 +215,7 @@ FG_HD constexpr uint32_t yield_interval(const GemmConfig& c, Producers producers
     if (c.row_b_scales()) return integers ? 0 : 4;
     const bool narrow = producers == Producers::RoundRobin && c.row_warpgroups() == 2 && c.tile_n >= 64;
     if (c.tile_n < 96 && !narrow) return 0;
-    if (pairs_columns(c.finish)) return 20;
+    if (c.wgmmas_n() > 1) return 20;
     if (integers) return published_tiles(c) && c.wgmmas_m() == 1 ? 8 : 16;
     return c.wgmmas_m() > 1 ? 16 : c.tile_n > 208 ? 14 : 8;
 }
@@ -230,7 +230,8 @@ FG_HD constexpr Arrivals arrivals(const GemmConfig& c, ScalePath scale_path) {
 FG_HD constexpr Barriers barriers(const GemmConfig& c, Store store) {
     return {.partials = store == Store::SplitK ? c.row_warpgroups() : 0,
             .slice_sums = c.k_slices() > 1 ? 1u : 0,
-            .source = store == Store::SourceTile ? c.math_warpgroups * 4 : 0};
+            .source = store == Store::SourceTile ? c.math_warpgroups * 4 : 0,
+            .largest = c.d_sharers() > 1 ? c.math_warpgroups * 4 * kLargestTurns : 0};
 }
 
 /// The layout of shared memory, for a store that has strips of so many columns if it has any.
@@ -271,6 +272,9 @@ FG_HD constexpr SmemPlan smem(const GemmConfig& c, Store store, uint32_t strip_c
     p.partials_full = take(split ? c.row_warpgroups() * 8 : 0, 8);
     p.slice_sums_full = take(c.k_slices() > 1 ? 8 : 0, 8);
     p.d_full = take(store == Store::SourceTile ? c.math_warpgroups * 4 * 8 : 0, 8);
+    const uint32_t turns = c.d_sharers() > 1 ? c.math_warpgroups * 4 * kLargestTurns : 0;
+    p.largest = take(turns * kWarpRows * 4, 16);
+    p.largest_full = take(turns * 8, 8);
     p.total = align_up(top, 16) + 1024;  // the driver aligns dynamic shared memory to 16 only; the kernel rounds up
     return p;
 }

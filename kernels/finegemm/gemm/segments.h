@@ -15,8 +15,12 @@ inline constexpr uint32_t kMaxSegments = 3;
 struct Segments {
     uint32_t cols[kMaxSegments];  // 0: there are fewer
 
-    /// No loops: in a kernel all this is known at compile time, if the number of the segment is.
+    /// Gates and ups are segments, even where those of a tile are within one block each. No loops: in a kernel all this
+    /// is known at compile time, if the number of the segment is.
     FG_HD static constexpr Segments of(const GemmConfig& c) {
+#ifndef FG_LACKS_PAIRS
+        if (pairs_columns(c.finish)) return {{c.tile_n / 2, c.tile_n / 2, 0}};
+#endif
         const uint32_t first = c.several_segments() ? widest(c.tile_n) : c.tile_n;
         const uint32_t second = widest(c.tile_n - first);
         return {{first, second, widest(c.tile_n - first - second)}};

@@ -20,10 +20,15 @@ struct SmemPlan {
     uint32_t partials_full;    // mbarriers, one per warpgroup that has rows of its own
     uint32_t slice_sums_full;  // mbarrier, where there are k-slices
     uint32_t d_full;           // mbarriers, one per math warp, where the old D is loaded
+    uint32_t largest;          // kLargestTurns for each math warp: the largest of its rows in the neighbour's columns
+    uint32_t largest_full;     // mbarriers, one for each of them
     uint32_t total;
     // Distance from one stage (or warp, or warpgroup) to the next.
     uint32_t a_stage, b_stage, d_warp, partials_warpgroup, sfa_stage, sfb_stage, tile_stage;
 };
+
+/// Tiles alternate in where a neighbour in the cluster puts what it tells of its rows: it may be one tile ahead.
+inline constexpr uint32_t kLargestTurns = 2;
 
 /// Scales of B that a stage has room for: one for each row; or one for each segment, their number rounded up to a power
 /// of two.

@@ -79,8 +79,10 @@ std::string gemm_entry(const GemmConfig& c, std::string_view name) {
                        c.summed() ? "_bmn_bnk_mn_gemm_impl" : "");
 }
 
-/// What the wrappers of wgmma must be told where operands of one byte are not all e4m3.
+/// That columns are paired (gemm/config.h), and what the wrappers of wgmma must be told where operands of one byte are
+/// not all e4m3.
 static std::string types_of(const GemmConfig& c) {
+    if (pairs_columns(c.finish)) return "#define FG_PAIRS_COLUMNS\n";
     if (c.a.element == Element::I8) return "#define FG_WGMMA_I8\n";
     if (c.a.element == c.b.element) return "";
     return fmt::format("#define FG_WGMMA_FP8 \"{}.{}\"\n", type_of(c.a.element).name, type_of(c.b.element).name);

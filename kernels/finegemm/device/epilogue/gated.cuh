@@ -15,43 +15,101 @@ __device__ inline int64_t stack_offset(const GroupedParams& p, const Tile& tile,
     return matrix_of(p, tile) * stride;
 }
 
-/// A tile has 128 gates and the 128 ups of these, as its segments lie in either half of D's columns (segment_col): a
-/// thread has a gate and its up in the same registers of two WGMMAs, and four lanes have a row with one scale. They
-/// exchange codes until each has whole pieces of the row. No warp waits for another one.
+/// A tile has 128 gates and the 128 ups of these, or 64 of either, as its segments lie in either half of D's columns
+/// (segment_col): a thread has a gate and its up, and four lanes have a row. They exchange codes until each has whole
+/// pieces of the row. With 128 gates no warp waits for another one. Of 64 a scale is that of two CTAs of a cluster:
+/// each warp waits until its neighbour has sent the largest of its rows.
 template <GemmConfig C>
 struct GatedEpilogue {
-    static_assert(kPlan<C>.store == Store::Registers && C.wgmmas_m() == 1 && C.k_slices() == 1 && C.cluster == 1);
-    static_assert(C.wgmma_cols() == kScaleBlock && kPlan<C>.promotion == Promotion::BlockScale);
-    static constexpr uint32_t kValues = C.wgmma_cols() / 2;  // of a thread: pairs of two rows in turn
-    static constexpr uint32_t kRowLanes = 4;                 // that have a row
+    static constexpr bool kShares = C.d_sharers() > 1;
+    static constexpr uint32_t kCols = C.tile_n / 2;  // of D
+    static constexpr uint32_t kValues = kCols / 2;   // of a thread: pairs of two rows in turn
+    static constexpr uint32_t kRowLanes = 4;         // that have a row
+    /// CTAs that have a tile or two, whose first epilogue waits for its code to come from memory: that is kept short.
+    static constexpr bool kShort = C.math_warpgroups == 1;
+    static_assert(kPlan<C>.store == Store::Registers && kPlan<C>.promotion == Promotion::BlockScale);
+    static_assert(kCols * C.cluster == kScaleBlock && C.cluster == C.d_sharers());
+    static_assert(C.wgmmas_m() == 1 && C.k_slices() == 1);
 
     const KernelParams<C>& p;
+    const Shared<C>& smem;
     uint32_t first_row;  // of this thread in a tile; the second one is eight rows below
+    uint32_t tiles = 0;  // before this one
 
-    __device__ GatedEpilogue(const Params<C>& params, const Shared<C>&, uint32_t = 0, uint32_t = 0)
+    __device__ GatedEpilogue(const Params<C>& params, const Shared<C>& shared, uint32_t = 0, uint32_t = 0)
         : p(static_cast<const KernelParams<C>&>(params)),
+          smem(shared),
           first_row(device::first_row_of<C>(threadIdx.x / kWarpSize) + threadIdx.x % kWarpSize / kRowLanes) {}
 
     __device__ void load_source(const Tile&, uint32_t& /*next*/, uint32_t /*count*/) const {}
 
-    __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const {
-        const GatedParams& f = p.finish;
-        const SwigluRule rule{f.limit, f.slope, f.offset};
-        float (&values)[kValues] = acc.sum[0];
-        if (f.bf16_between) {
-            round_to_bf16(acc.sum[0]);
-            round_to_bf16(acc.sum[1]);
-        }
-        const float upper = weight(tile, first_row), lower = weight(tile, first_row + 8);
-#pragma unroll
-        for (uint32_t r = 0; r < kValues; ++r)
-            values[r] = swiglu<PtxMath>(values[r], acc.sum[1][r], rule, r % 4 < 2 ? upper : lower);
-        if (f.bf16_between) round_to_bf16(values);
-        store<0>(values, tile);
-        store<1>(values, tile);
+    __device__ void operator()(Accumulator<C>& acc, const Tile& tile) {
+        float values[kValues];
+        if (kShort) activate_by_eights(values, acc, tile);
+        else if (is_plain()) activate<true>(values, acc, tile);
+        else activate<false>(values, acc, tile);
+        uint32_t largest[2] = {largest_of_row<0>(values), largest_of_row<1>(values)};
+        if (kShares) join_neighbour(largest);
+        store<0>(values, largest[0], tile);
+        store<1>(values, largest[1], tile);
     }
 
 private:
+    /// Sums of the thread's gates, and of their ups.
+    __device__ static float& gate(Accumulator<C>& acc, uint32_t i) { return acc.sum[0][i]; }
+    __device__ static float& up(Accumulator<C>& acc, uint32_t i) {
+        return C.wgmmas() > 1 ? acc.sum[C.wgmmas() - 1][i] : acc.sum[0][kValues + i];
+    }
+
+    /// There is neither a limit nor an offset nor are there weights, and the slope is 1.
+    __device__ bool is_plain() const {
+        const GatedParams& f = p.finish;
+        return f.limit == float_of_bits(0x7f800000u) && f.slope == 1 && f.offset == 0 && !f.weights;
+    }
+
+    /// What is quantised. `Plain`: is_plain, which saves clamps, and products by one.
+    template <bool Plain>
+    __device__ void activate(float (&values)[kValues], Accumulator<C>& acc, const Tile& tile) const {
+        if (p.finish.bf16_between)
+#pragma unroll
+            for (uint32_t i = 0; i < C.wgmmas(); ++i) round_to_bf16(acc.sum[i]);
+        const SwigluRule rule{p.finish.limit, p.finish.slope, p.finish.offset};
+        float weights[2] = {};
+#pragma unroll
+        for (uint32_t i = 0; i < 2 && !Plain; ++i) weights[i] = weight(tile, first_row + i * 8);
+#pragma unroll
+        for (uint32_t r = 0; r < kValues; ++r) {
+            const float of = gate(acc, r);
+            if (Plain) values[r] = of * sigmoid<PtxMath>(of) * up(acc, r);
+            else values[r] = swiglu<PtxMath>(of, up(acc, r), rule, weights[r % 4 / 2]);
+        }
+        if (p.finish.bf16_between) round_to_bf16(values);
+    }
+
+    /// Likewise, by code for eight pairs, which takes the first ones of all and rotates these.
+    __device__ void activate_by_eights(float (&values)[kValues], Accumulator<C>& acc, const Tile& tile) const {
+        constexpr uint32_t kStep = 8;
+        const SwigluRule rule{p.finish.limit, p.finish.slope, p.finish.offset};
+        const float weights[2] = {weight(tile, first_row), weight(tile, first_row + 8)};
+#pragma unroll 1
+        for (uint32_t i = 0; i < kValues; i += kStep) {
+            float now[kStep], ups[kStep];
+#pragma unroll
+            for (uint32_t r = 0; r < kStep; ++r) now[r] = gate(acc, r), ups[r] = up(acc, r);
+            if (p.finish.bf16_between) round_to_bf16(now), round_to_bf16(ups);
+#pragma unroll
+            for (uint32_t r = 0; r < kStep; ++r) now[r] = swiglu<PtxMath>(now[r], ups[r], rule, weights[r % 4 / 2]);
+            if (p.finish.bf16_between) round_to_bf16(now);
+#pragma unroll
+            for (uint32_t r = 0; r < kValues; ++r) {
+                gate(acc, r) = r + kStep < kValues ? gate(acc, r + kStep) : now[r + kStep - kValues];
+                if (r + kStep < kValues) up(acc, r) = up(acc, r + kStep);
+            }
+        }
+#pragma unroll
+        for (uint32_t r = 0; r < kValues; ++r) values[r] = gate(acc, r);
+    }
+
     __device__ float weight(const Tile& tile, uint32_t row) const {
         const GatedParams& f = p.finish;
         if (!f.weights) return 1.0f;
@@ -60,7 +118,27 @@ private:
         return ptx::load_global(f.weights + stack_offset(p, tile, f.weight_stride) + of * f.weight_row_stride);
     }
 
-    /// The bits of the largest finite magnitude of a row, which four lanes have; they get the same.
+    /// Makes the largest of this warp's rows those of both CTAs' columns.
+    __device__ void join_neighbour(uint32_t (&largest)[2]) {
+        const uint32_t warp = ptx::broadcast(threadIdx.x / kWarpSize), lane = threadIdx.x % kWarpSize;
+        const uint32_t turn = tiles % kLargestTurns, parity = tiles / kLargestTurns % 2;
+        const SmemAddr theirs = smem.largest(warp, turn), full = smem.largest_full(warp, turn);
+        if (lane == 0) ptx::mbarrier_arrive_expect_tx(full, kWarpRows * 4);
+        __syncwarp();
+        const uint32_t neighbour = ptx::cluster_rank() ^ 1, row = lane / kRowLanes * 4;
+        const SmemAddr to = ptx::map_to_rank(theirs, neighbour), arrive = ptx::map_to_rank(full, neighbour);
+#pragma unroll
+        for (uint32_t i = 0; i < 2; ++i)
+            if (lane % kRowLanes == i) ptx::st_async(to + (row + i * 8 * 4), largest[i], arrive);
+        __syncwarp();
+        while (!ptx::mbarrier_try_wait_cluster(full, parity)) {}
+#pragma unroll
+        for (uint32_t i = 0; i < 2; ++i)
+            largest[i] = max(largest[i], ptx::load_shared_word(theirs + (row + i * 8 * 4)));
+        ++tiles;
+    }
+
+    /// The bits of the largest finite magnitude of a row in this tile, which four lanes have; they get the same.
     template <uint32_t Half>
     __device__ static uint32_t largest_of_row(const float (&x)[kValues]) {
         float most = 0;
@@ -83,19 +161,19 @@ private:
         else b = other;
     }
 
-    /// Stores the thread's row, or its part of it: the upper one, or eight below it.
+    /// Stores the thread's part of a row: of the upper one, or of that eight below it.
     template <uint32_t Half>
-    __device__ void store(const float (&x)[kValues], const Tile& tile) const {
+    __device__ void store(const float (&x)[kValues], uint32_t largest, const Tile& tile) const {
         const GatedParams& f = p.finish;
         const uint32_t lane = threadIdx.x % kRowLanes, row = first_row + Half * 8;
-        const float scale = block_scale_of(float_of_bits(largest_of_row<Half>(x)), f.power_of_two);
+        const float scale = block_scale_of(float_of_bits(largest), f.power_of_two);
         const float inverse = PtxMath::reciprocal(scale);
         const int64_t to = tile.row + row;
         float* const scales = f.scales + stack_offset(p, tile, f.scale_stride) + to * f.scale_row_stride;
-        ptx::store_global_if(row < tile.rows && lane == 0, scales + tile.col / kScaleBlock * f.scale_col_stride,
-                             float_bits(scale));
+        ptx::store_global_if(row < tile.rows && lane == 0 && (!kShares || tile.col % kScaleBlock == 0),
+                             scales + tile.col / kScaleBlock * f.scale_col_stride, float_bits(scale));
         uint8_t* const d = static_cast<uint8_t*>(p.d_data) + matrix_offset(p, tile) + to * p.d_row_stride + tile.col;
-        constexpr uint32_t kPieces = kScaleBlock / 16;  // of sixteen bytes, a word of each lane
+        constexpr uint32_t kPieces = kCols / 16;  // of sixteen bytes, a word of each lane
 #pragma unroll
         for (uint32_t first = 0; first < kPieces; first += kRowLanes) {
             uint32_t words[kRowLanes];

@@ -33,6 +33,13 @@ struct Shared {
         return base + (kAt.partials + warpgroup * kAt.partials_warpgroup);
     }
     __device__ SmemAddr d_full(uint32_t warp) const { return base + (kAt.d_full + warp * 8); }
+    /// What the neighbour of a math warp sends it in a turn (kLargestTurns), and the barrier that says that it came.
+    __device__ SmemAddr largest(uint32_t warp, uint32_t turn) const {
+        return base + (kAt.largest + (warp * kLargestTurns + turn) * kWarpRows * 4);
+    }
+    __device__ SmemAddr largest_full(uint32_t warp, uint32_t turn) const {
+        return base + (kAt.largest_full + (warp * kLargestTurns + turn) * 8);
+    }
     __device__ SmemAddr slice_sums_full() const { return base + kAt.slice_sums_full; }
     __device__ SmemAddr partials_full(uint32_t warpgroup) const { return base + (kAt.partials_full + warpgroup * 8); }
 };
@@ -53,6 +60,8 @@ __device__ void make_other_barriers(const Shared<C>& smem) {
     for (uint32_t i = 0; i != kOthers.slice_sums; ++i)
         ptx::mbarrier_init(smem.slice_sums_full(), kPlan<C>.arrivals.slice_sums);
     for (uint32_t warp = 0; warp != kOthers.source; ++warp) ptx::mbarrier_init(smem.d_full(warp), 1);
+    if (kOthers.largest > 0)
+        for (uint32_t i = 0; i < kOthers.largest; ++i) ptx::mbarrier_init(smem.largest_full(0, i), 1);
     ptx::fence_mbarrier_init();
 }
 
