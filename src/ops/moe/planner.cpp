@@ -18,16 +18,18 @@ namespace {
 /// Choices that route places in a microsecond. As bench/results/routing_h200.json has them.
 constexpr double kPass = 4, kSwigluSpeed = 0.85, kCombineSpeed = 0.95, kPermuteSpeed = 0.65, kRouted = 3450;
 
-/// How much longer than predicted a product takes with the activation: its few wide tiles end less evenly, and where an
-/// expert has no more rows than a tile, so much more, with twice as many a quarter of it. Fitted to
-/// bench/results/moe_h200.json, so that what is chosen loses least.
-constexpr double kFusedFactor = 1.02, kFusedMore = 11.8, kFusedUneven = 0.04;
+/// How much longer than predicted a product takes with the activation. In tiles of 64 rows, which few rows take: more
+/// where no other CTA on the SM loads meanwhile. In larger ones, which end less evenly where an expert has no more rows
+/// than a tile: with twice as many a quarter of it. Fitted to layers with either form, so that what is chosen loses
+/// least.
+constexpr double kFusedFactor = 1.04, kFusedMore = 3;
+constexpr double kLargeFactor = 0.92, kLargeMore = 14, kLargeUneven = 0.03;
 
 /// Products of milliseconds take what power allows, and the activation's instructions come on top; apart it has the
 /// memory while nothing else is bound by it. With heavier experts it is the product apart that takes longer: what it
 /// stores, four times as much, takes their weights' place in L2. Fitted likewise: how much longer, from how many
 /// microseconds, up to how many bytes of an expert's gates and ups.
-constexpr double kFusedLong = 1.11, kLong = 2000, kLightExpert = 13.5e6;
+constexpr double kFusedLong = 1.06, kLong = 2000, kLightExpert = 13.5e6;
 
 /// Microseconds that a layer of few rows saves without `combine`, whose launch overlaps, and the part of its bytes that
 /// memory would bring: rows that have just been stored are in L2. Fitted as the factors above.
@@ -55,12 +57,18 @@ struct Product {
     GemmConfig config;
     double us, bytes;
 
+    double with_activation(const plan::Cost& cost, const plan::DeviceSpec& d) const {
+        if (config.tile_m <= 64) {
+            const bool others_load = config.ctas_per_sm > 1 && cost.tiles > d.sms;
+            return kFusedFactor * cost.total + (others_load ? 0 : kFusedMore);
+        }
+        const double tiles = std::max(1.0, problem.busy_groups().rows / config.tile_m);
+        return (kLargeFactor + kLargeUneven / (tiles * tiles)) * cost.total + kLargeMore;
+    }
+
     void run_on(const plan::DeviceSpec& d) {
         const plan::Cost cost = plan::cost(problem, d, config);
-        const bool fused = pairs_columns(config.finish);
-        const double tiles = std::max(1.0, problem.busy_groups().rows / config.tile_m);
-        const double factor = kFusedFactor + kFusedUneven / (tiles * tiles);
-        us = fused ? factor * cost.total + kFusedMore : cost.total;
+        us = pairs_columns(config.finish) ? with_activation(cost, d) : cost.total;
         bytes = cost.memory * d.hbm_bytes_per_us;
     }
 };
