@@ -42,6 +42,8 @@ constexpr ShippedEntry kMeasuredH200[] = {
     {{2048, 7168, 16384}, "m128n176s4w2"},
     {{2048, 7168, 2048}, "m128n128s5w2"},
     {{8192, 7168, 16384}, "m128n176s4w2"},
+    {{16384, 4096, 7168}, "m256n128s4w2"},
+    {{65536, 4096, 7168}, "m192n128s4w3"},
     {{.m = 8448, .n = 6144, .k = 7168, .a = kBf16, .b = kBf16, .groups = kSixOf1024}, "m256n128s4w2_grouped_bf16"},
     {{.m = 8448, .n = 4096, .k = 4096, .a = kBf16, .b = kBf16, .groups = kSixOf1024}, "m256n128s4w2_grouped_bf16"},
     {{.m = 8448, .n = 4096, .k = 2048, .a = kBf16, .b = kBf16, .groups = kSixOf1024}, "m256n128s4w2_grouped_bf16"},
