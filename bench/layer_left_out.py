@@ -8,8 +8,7 @@ is left out, each in a graph, in turn with the whole layer:
   no products: every wgmma; kernels load, wait, promote and store as before
   no passes: what launches that are no products do, but for waiting for those before them
   neither: both
-  launches: what all kernels do, but for setting up and waiting; of more rows than those whose weights are read with the
-    activation fused, as CTAs that share a load may not end before it has
+  launches: what all kernels do, but for setting up and waiting
 and what reads weights and does nothing else, or copies as many bytes as passes must move: tokens and their codes, from
 memory, and where the activation has a launch of its own what it reads and writes, from L2, where the product before it
 leaves it. Of more rows than those whose weights are read also the layer with the activation fused.
@@ -58,6 +57,7 @@ NOTHING_OF_PRODUCTS = (
         "if constexpr (kPlan<C>.waits_before_roles) ptx::grid_dependency_wait();\n    if (is_producer<C>(p)) {",
         "ptx::grid_dependency_wait(); return;\n    if (is_producer<C>(p)) {",
     ),
+    ("else begin_first_tile<C>(p, smem, ends, warp);", ""),  # CTAs may not end before loads that they share have
 )
 LEFT_OUT = {
     "no products": NO_PRODUCTS,
@@ -126,10 +126,7 @@ def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
             calls["weights read"] = reader(layer.ids.unique(), layer.of_experts[0], layer.of_experts[2])
         else:
             fused = dataclasses.replace(layer, options=layer.options | {"fused": ON})
-            memory = fused.workspace(layers.tested).t
-            del calls["launches"]  # the layer comes first here, too
-            calls["whole, fused"] = fused.prepare(layers.tested, out, memory)
-            calls["launches"] = fused.prepare(libraries["launches"], out, memory)
+            calls["whole, fused"] = fused.prepare(layers.tested, out, fused.workspace(layers.tested).t)
         calls |= copies(layer, apart)
         return replay_us({name: captured(call) for name, call in calls.items()}, options.rounds)
 
