@@ -234,12 +234,19 @@ def table_rows(rates, sweep, shapes=DENSE_SHAPES):
 
 
 def with_table(text, rows, device="h200"):
-    """The text of shipped_table.cpp with these rows in place of the device's own, but for those of experts."""
+    """The text of shipped_table.cpp with these rows in place of the device's own, but for those of experts, and of
+    shapes that the dense table has not."""
     head = f"kMeasured{device.upper()}[] = {{\n"
     begin = text.index(head) + len(head)
     lines = "".join(f'    {{{{{m}, {n}, {k}}}, "{name}"}},\n' for (m, n, k), name in rows)
     end = min(at for word in ("    {{.m = ", "};") if (at := text.find(word, begin)) >= 0)
-    return text[:begin] + lines + text[end:]
+    kept = [line for line in text[begin:end].splitlines(True) if shape_of_row(line) not in DENSE_SHAPES]
+    return text[:begin] + lines + "".join(kept) + text[end:]
+
+
+def shape_of_row(line):
+    """M, N and K of a row of a dense product in shipped_table.cpp."""
+    return tuple(int(number) for number in re.findall(r"\d+", line)[:3])
 
 
 # What a shape loses (as a logarithm) for which no kernel is left: more than any kernel that was measured loses.

@@ -220,11 +220,15 @@ def test_the_table_has_the_best_candidate_where_the_choice_takes_half_a_percent_
 
 
 def test_rows_of_the_table_are_replaced_and_nothing_else():
-    text = 'before {};\nkMeasuredH200[] = {\n};\nkMeasuredH100[] = {\n    {{1, 2, 3}, "old"},\n};\nafter {};\n'
+    def table(*rows):
+        lines = "".join(f'    {{{{{", ".join(map(str, shape))}}}, "{name}"}},\n' for shape, name in rows)
+        return f"before {{}};\nkMeasuredH200[] = {{\n}};\nkMeasuredH100[] = {{\n{lines}}};\nafter {{}};\n"
+
     rows = [((4, 5, 6), "m64n32s8w1_x2"), ((7, 8, 9), "m128n64s8w2")]
-    lines = '    {{4, 5, 6}, "m64n32s8w1_x2"},\n    {{7, 8, 9}, "m128n64s8w2"},\n'
-    h100 = f"before {{}};\nkMeasuredH200[] = {{\n}};\nkMeasuredH100[] = {{\n{lines}}};\nafter {{}};\n"
-    assert fit_costs.with_table(text, rows, "h100") == h100
+    other = ((1, 2, 3), "not of the dense table")
+    assert other[0] not in fit_costs.DENSE_SHAPES
+    text = table((fit_costs.DENSE_SHAPES[0], "old"), other)
+    assert fit_costs.with_table(text, rows, "h100") == table(*rows, other)
 
 
 def test_kernels_are_dropped_by_how_little_they_are_missed():
