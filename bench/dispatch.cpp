@@ -24,7 +24,6 @@ struct Method {
     int calls = 2000;  // of a batch: short enough that most batches are not interrupted
     int batches = 301;
     double limit_ns = 0;  // of what a call may cost beyond the driver; 0: none
-    bool exceeded_by(double beyond_driver) const { return limit_ns > 0 && beyond_driver > limit_ns; }
 };
 
 struct Result {
@@ -32,6 +31,11 @@ struct Result {
     int operand_sets;
     double call_ns, driver_ns;  // medians over batches
     double beyond_driver() const { return call_ns - driver_ns; }
+    /// A limit is that of a machine on which the mock takes no longer than this; slower ones may take as much longer.
+    static constexpr double kMockNs = 23;
+    bool exceeds(double limit_ns) const {
+        return limit_ns > 0 && beyond_driver() > limit_ns * std::max(1.0, driver_ns / kMockNs);
+    }
 };
 
 void* address(uintptr_t at) { return reinterpret_cast<void*>(at); }
@@ -90,7 +94,7 @@ private:
         mock_->recording = false;
         // What other programs take of the machine only adds: a case beyond the limit gets another chance.
         Result best = measure_once(name, sets, call);
-        for (int again = 0; again < 9 && method_.exceeded_by(best.beyond_driver()); ++again)
+        for (int again = 0; again < 9 && best.exceeds(method_.limit_ns); ++again)
             if (const Result r = measure_once(name, sets, call); r.beyond_driver() < best.beyond_driver()) best = r;
         return best;
     }
@@ -145,7 +149,8 @@ int run(int argc, char** argv) {
     app.add_option("--batches", method.batches, "Batches, of which the median counts")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
-    app.add_option("--limit", method.limit_ns, "Fail when a case takes more nanoseconds beyond the driver; 0: never")
+    app.add_option("--limit", method.limit_ns,
+                   "Fail when a case takes more nanoseconds beyond the driver, on a fast machine; 0: never")
         ->capture_default_str();
     app.add_flag("--json", as_json, "Print JSON");
     CLI11_PARSE(app, argc, argv);
@@ -156,7 +161,7 @@ int run(int argc, char** argv) {
         bench.gemm("gemm with a named config", 16, {.config = plan::name_of(plan::candidates()[0])}),
         bench.quantize("quantize_rows")};
     print(results, method, as_json);
-    const auto over = [&](const Result& r) { return method.exceeded_by(r.beyond_driver()); };
+    const auto over = [&](const Result& r) { return r.exceeds(method.limit_ns); };
     return std::any_of(results.begin(), results.end(), over) ? 1 : 0;
 }
 
