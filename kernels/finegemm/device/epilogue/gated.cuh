@@ -25,7 +25,8 @@ struct GatedEpilogue {
     static constexpr uint32_t kCols = C.tile_n / 2;  // of D
     static constexpr uint32_t kValues = kCols / 2;   // of a thread: pairs of two rows in turn
     static constexpr uint32_t kRowLanes = 4;         // that have a row
-    /// CTAs that have a tile or two, whose first epilogue waits for its code to come from memory: that is kept short.
+    /// One math warpgroup has few rows, and its CTA a tile or two: most of the time of so few epilogues is their code
+    /// coming from memory, so that it is kept short.
     static constexpr bool kShort = C.math_warpgroups == 1;
     static_assert(kPlan<C>.store == Store::Registers && kPlan<C>.promotion == Promotion::BlockScale);
     static_assert(kCols * C.cluster == kScaleBlock && C.cluster == C.d_sharers());
@@ -86,7 +87,8 @@ private:
         if (p.finish.bf16_between) round_to_bf16(values);
     }
 
-    /// Likewise, by code for eight pairs, which takes the first ones of all and rotates these.
+    /// What is quantised, by short code: a loop over eight pairs, which takes the first ones of the registers and moves
+    /// the others up, as registers have no indices at run time.
     __device__ void activate_by_eights(float (&values)[kValues], Accumulator<C>& acc, const Tile& tile) const {
         constexpr uint32_t kStep = 8;
         const SwigluRule rule{p.finish.limit, p.finish.slope, p.finish.offset};
