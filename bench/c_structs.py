@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 INCLUDE = pathlib.Path(__file__).resolve().parent.parent / "include/finegemm"
-HEADERS = tuple(INCLUDE / name for name in ("c_types.h", "c_api.h", "c_ep.h", "c_four_bit.h"))
+HEADERS = tuple(INCLUDE / name for name in ("c_types.h", "c_api.h", "c_ep.h", "c_four_bit.h", "c_mxfp8.h"))
 TYPES: dict[str, Any] = {
     "char": ctypes.c_char,
     "int32_t": ctypes.c_int32,

@@ -25,6 +25,7 @@ GemmOptions, QuantizeOptions, Shape = C["gemm_options"], C["quantize_options"], 
 
 
 QuantizeWeightsArgs, QuantizeColumnsArgs = C["quantize_weights_args"], C["quantize_columns_args"]
+ReencodeArgs, ReencodeOptions = C["reencode_args"], C["reencode_options"]
 ScaleLayoutArgs, ScaleLayoutOptions = C["scale_layout_args"], C["scale_layout_options"]
 MqaArgs, PagedMqaArgs, MqaOptions = C["mqa_logits_args"], C["paged_mqa_logits_args"], C["mqa_options"]
 PrenormArgs, PrenormOptions, PrenormShape = C["prenorm_args"], C["prenorm_options"], C["prenorm_shape"]
@@ -278,6 +279,14 @@ class Library:
         numbers = (matrix(t) if t is None else integers(t.view(1, -1)) for t in (offsets, begins))
         args = QuantizeColumnsArgs(*map(matrix, (x, q, scales, row_q, row_scales)), *numbers)
         call = self.c.finegemm_quantize_columns
+        self.check(call(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
+
+    def reencode(self, codes, words, q, scales, changed=None, pdl=0) -> None:
+        """All 2-D or 3-D, but for `changed`, of one int32."""
+        options = ReencodeOptions(ctypes.sizeof(ReencodeOptions), pdl, stream_of(codes))
+        counter = matrix(None) if changed is None else integers(changed.view(1, 1))
+        args = ReencodeArgs(*map(stack, (codes, words, q, scales)), counter)
+        call = self.c.finegemm_reencode
         self.check(call(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
 
     def swiglu_quantize(self, x, q, scales, weights=None, groups=None, form=WHOLE, alignment=128, **options) -> None:

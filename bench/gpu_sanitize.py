@@ -26,6 +26,7 @@ from gpu_mqa_many import ManyLogits
 from gpu_mx import Mx
 from gpu_prenorm import Prenorm
 from gpu_ranks import Ranks
+from gpu_reencode import Reencode
 from gpu_routing import Routing
 from gpu_scales import Scales
 from gpu_swiglu import Swiglu
@@ -52,6 +53,7 @@ class Sanitized(
     Mx,
     Columns,
     WholeRows,
+    Reencode,
     Weights,
     Scales,
     ManyLogits,
@@ -236,5 +238,6 @@ class Sanitized(
         self.small_quantize_weights()
         self.small_quantize_columns()
         self.small_whole_rows()
+        self.small_reencode()
         torch.cuda.synchronize()
-        return {"kernels": kernels + 3 * len(CODES) + 9}
+        return {"kernels": kernels + 3 * len(CODES) + 9 + 2}

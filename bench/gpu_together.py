@@ -1,6 +1,7 @@
 """What gpu_check.py asks of products that run at once: on two streams, in eight threads, on all GPUs of a process."""
 
 import dataclasses
+import functools
 import itertools
 import random
 import threading
@@ -83,6 +84,13 @@ def operations(library: Library, seed: int, device="cuda", num_sms: int = 0) -> 
     q = empty(1040, -(-m // 16) * 16, dtype=torch.float8_e4m3fn)
     s = empty(1040, -(-m // 128), dtype=torch.float32)
     add("quantize columns", q.view(torch.uint8), lambda: library.quantize_columns(values, q, s))
+    codes = torch.randint(0, 0x7F, (m, 1040), device=device, generator=generator).to(torch.uint8)
+    exponents = torch.randint(110, 130, (m, 36), device=device, generator=generator).to(torch.uint8)
+    codes, words = codes.view(torch.float8_e4m3fn), exponents.view(torch.int32)
+    for height in (1, 128):
+        q8, s8 = empty(m, 1040, dtype=torch.float8_e4m3fn), empty(-(-m // height), 9, dtype=torch.float32)
+        call = functools.partial(library.reencode, codes, words, q8, s8, pdl=True)
+        add(f"reencode, {height} rows", q8.view(torch.uint8), call)
     activated, of_it = empty(m, 512, dtype=torch.float8_e4m3fn), empty(m, 4, dtype=torch.float32)
     pairs = values[:, :1024]
     add("SwiGLU", activated.view(torch.uint8), lambda: library.swiglu_quantize(pairs, activated, of_it, pdl=True))

@@ -37,6 +37,7 @@ OPERATIONS = {
         "src/ops/quantize/*",
         "kernels/finegemm/quantize/quantize.h",
         "kernels/finegemm/quantize/columns.h",
+        "kernels/finegemm/quantize/reencode.h",
     ],
     "swiglu": [
         "src/ops/swiglu/*",
@@ -53,6 +54,8 @@ OPERATIONS = {
     "routing": ["src/ops/routing/*", "src/ops/expert_bias.h", "kernels/finegemm/routing/routing.h"],
     "topk": ["src/ops/topk/*", "kernels/finegemm/topk/*"],
 }
+# What kernels are named after that is no operation of its own.
+PARTS = {"reencode": "quantize"}
 SHARED = [
     "kernels/finegemm/core/*",
     "src/cuda/*",
@@ -85,7 +88,7 @@ TARGETS_LEFT_OUT = {
 def operation_of(kernel: str) -> str:
     name = kernel.removeprefix("FineGEMM_").removeprefix("paged_")
     named = (operation for operation in OPERATIONS if name.startswith(f"{operation}_"))
-    return next(named, "gemm")
+    return next(named, PARTS.get(name.partition("_")[0], "gemm"))
 
 
 def matches(path: str, patterns: list[str]) -> bool:

@@ -8,6 +8,7 @@
 #define FINEGEMM_C_API_H
 
 #include <finegemm/c_four_bit.h>
+#include <finegemm/c_mxfp8.h>
 #include <finegemm/c_types.h>
 
 #ifdef __cplusplus
@@ -28,8 +29,7 @@ typedef struct finegemm_grouped_gemm_args {
     finegemm_groups groups;
 } finegemm_grouped_gemm_args;
 
-/* d[g, m, n] = sum over the k of group g of (a[m, k] * sfa[m, k / 128]) * (b[n, k] * sfb[n, k / 128])
- * finegemm/gemm.h has the rules. */
+/* d[g, m, n] = sum over the k of group g of (a[m, k] * sfa[m, k / 128]) * (b[n, k] * sfb[n, k / 128]): see gemm.h */
 typedef struct finegemm_k_grouped_gemm_args {
     finegemm_matrix a, sfa, b, sfb;
     finegemm_stack d;

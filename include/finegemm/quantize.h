@@ -62,4 +62,27 @@ struct QuantizeColumnsArgs {
 FINEGEMM_API void quantize_columns(Context& context, const QuantizeColumnsArgs& args,
                                    const QuantizeOptions& options = {});
 
+struct ReencodeArgs {
+    ConstStack codes;  ///< [G, M, K] e4m3, K contiguous; a matrix is a stack of one
+    ConstStack words;  ///< [G, M, ceil(K/128)] ue8m0x4, any strides: exponents e of 2^(e - 127) for each 32 of K, the
+                       ///< first in the lowest byte; 0 is 0.0, 255 NaN
+    Stack q;           ///< [G, M, K] e4m3, K contiguous
+    Stack scales;      ///< [G, M, ceil(K/128)] f32, for rows, or [G, ceil(M/128), ceil(K/128)], for blocks
+    Matrix changed{};  ///< [1, 1] i32, is added to; without a pointer nothing is counted
+};
+
+struct ReencodeOptions {
+    Stream stream = nullptr;  ///< CUDA only
+    bool pdl = false;         ///< as GemmOptions::pdl
+    Poll poll{};              ///< as GemmOptions::poll
+};
+
+/// MXFP8 as codes whose scales serve 128 of K, of rows as quantize_rows makes them or of blocks as quantize_blocks:
+/// scales are the least powers of two, but no less than 2^-126, with which no code is above 448. A value keeps its bits
+/// unless it is below 2^-6 of its new scale, where e4m3 has fewer: then it is off by at most 2^-10 of that. `changed`
+/// counts the groups of 128 of a row with such a value. Where all is zero the scale is 1. NaN stays NaN, and has no say
+/// in the scale. K is a multiple of 16; on CUDA rows of codes and q start on multiples of 16 bytes. CPU and GPU give
+/// the same bits. Throws Error: InvalidArgument, Unsupported, Driver, Compile.
+FINEGEMM_API void reencode(Context& context, const ReencodeArgs& args, const ReencodeOptions& options = {});
+
 }  // namespace finegemm

@@ -178,6 +178,16 @@ class Rehearsal:
             self.names.add(f"quantize_columns_{DTYPES[x.dtype]}{CODES[q.dtype]}")
             recorded(lambda: self.spoiling(lambda: columns(library, x, q, *others, **keywords), q))
 
+        reencode = gpu_library.Library.reencode
+
+        def reencoded(library, codes, words, q, scales, *others, **keywords):
+            kind = "rows" if scales.shape[-2] == codes.shape[-2] else "blocks"
+            self.names.add(f"reencode_{kind}")
+            arguments = (library, codes, words, q, scales, *others)
+            recorded(lambda: self.spoiling(lambda: reencode(*arguments, **keywords), q))
+
+        monkeypatch.setattr(gpu_library.Library, "reencode", reencoded)
+
         def laid_out(library, sf, out, numbers=None, form=0, alignment=128, scale_k=128, power_of_two=False):
             transform = transform_of(sf, out, power_of_two)
             direct = direct_of(sf, out) if transform.startswith("pack") and form == 0 else ""

@@ -354,4 +354,14 @@ void quantize_weights(Context& context, const QuantizeWeightsArgs& args, const Q
     quantize(context, {args, options});
 }
 
+void reencode(Context& context, const ReencodeArgs& args, const ReencodeOptions& options) {
+    const ReencodeCall call{args, options};
+    check_reencode(call);
+    const ConstMatrix& codes = call.codes.matrix;
+    if (codes.rows == 0 || codes.cols == 0) return;
+    run_operation(context.state(), codes.device, call, [&] {
+        return fmt::format("reencode {}{}", text_of(call.codes), call.has_blocks() ? " blocks" : "");
+    });
+}
+
 }  // namespace finegemm

@@ -194,10 +194,10 @@ private:
     std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;  // by plan's name
     std::unique_ptr<cuda::MemoryPool> memory_;                                    // likewise
     std::tuple<KernelsOf<AddPiecesConfig>, KernelsOf<GroupListConfig>, KernelsOf<QuantizeConfig>,
-               KernelsOf<QuantizeColumnsConfig>, KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>,
-               KernelsOf<MqaScheduleConfig>, KernelsOf<PrenormKernel>, KernelsOf<SwigluConfig>, KernelsOf<RouteConfig>,
-               KernelsOf<SlotsConfig>, KernelsOf<PeersConfig>, KernelsOf<PermuteConfig>, KernelsOf<CombineConfig>,
-               KernelsOf<TopkConfig>, KernelsOf<FourBitConfig>>
+               KernelsOf<QuantizeColumnsConfig>, KernelsOf<ReencodeConfig>, KernelsOf<ScaleLayoutConfig>,
+               KernelsOf<MqaConfig>, KernelsOf<MqaScheduleConfig>, KernelsOf<PrenormKernel>, KernelsOf<SwigluConfig>,
+               KernelsOf<RouteConfig>, KernelsOf<SlotsConfig>, KernelsOf<PeersConfig>, KernelsOf<PermuteConfig>,
+               KernelsOf<CombineConfig>, KernelsOf<TopkConfig>, KernelsOf<FourBitConfig>>
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     /// Is a layer's first product faster with its activation? Also beside weights of 4 bits.

@@ -24,6 +24,7 @@ std::vector<jit::KernelSource> pack_contents() {
     sources.push_back(jit::source_of(GroupListConfig{}));
     for (const QuantizeConfig& c : jit::quantize_configs()) sources.push_back(jit::source_of(c));
     for (const QuantizeColumnsConfig& c : jit::quantize_columns_configs()) sources.push_back(jit::source_of(c));
+    for (const ReencodeConfig& c : jit::reencode_configs()) sources.push_back(jit::source_of(c));
     for (const ScaleLayoutConfig& c : jit::scale_layout_configs()) sources.push_back(jit::source_of(c));
     for (const MqaConfig& c : jit::mqa_configs()) sources.push_back(jit::source_of(c));
     sources.push_back(jit::source_of(MqaScheduleConfig{}));

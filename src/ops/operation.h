@@ -21,8 +21,8 @@ namespace finegemm {
 /// configuration on a GPU, `call_key` where keeping a launch pays, `run_on_cpu` on the CPU, `visit_numbers` and
 /// `check_numbers` where a call has numbers to look at.
 using Operation =
-    std::variant<QuantizeCall, QuantizeColumnsCall, ScaleLayoutCall, MqaCall, PagedMqaCall, PagedMqaScheduleCall,
-                 PrenormCall, SwigluCall, RouteCall, SlotsCall, PermuteCall, CombineCall, MoeCall, EpMoeCall, PullCall,
-                 PushCall, TopkCall, MqaTopkCall, PagedMqaTopkCall, FourBitCall>;
+    std::variant<QuantizeCall, QuantizeColumnsCall, ReencodeCall, ScaleLayoutCall, MqaCall, PagedMqaCall,
+                 PagedMqaScheduleCall, PrenormCall, SwigluCall, RouteCall, SlotsCall, PermuteCall, CombineCall, MoeCall,
+                 EpMoeCall, PullCall, PushCall, TopkCall, MqaTopkCall, PagedMqaTopkCall, FourBitCall>;
 
 }  // namespace finegemm

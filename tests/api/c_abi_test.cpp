@@ -64,6 +64,8 @@ static_assert(offsetof(finegemm_quantize_options, stream) == 8);
 static_assert(sizeof(finegemm_quantize_weights_args) == 4 * 72);
 static_assert(sizeof(finegemm_quantize_columns_args) == 7 * 56 &&
               offsetof(finegemm_quantize_columns_args, begins) == 6 * 56);
+static_assert(sizeof(finegemm_reencode_args) == 4 * 72 + 56 && offsetof(finegemm_reencode_args, scales) == 3 * 72 &&
+              offsetof(finegemm_reencode_options, stream) == 8 && offsetof(finegemm_reencode_options, poll) == 16);
 static_assert(sizeof(finegemm_scale_layout_args) == 2 * 72 + 48 &&
               offsetof(finegemm_scale_layout_args, groups) == 152 &&
               offsetof(finegemm_scale_layout_args, device_type) == 184);

@@ -70,5 +70,36 @@ TEST(CAbi, QuantizesColumnsOfGroupsAndRows) {
     EXPECT_EQ(c.scale_data.at(383, 1), 255.0f / 448);  // x[128, 383]
 }
 
+TEST(CAbi, GivesCodesWithExponentsScalesOfRowsAndBlocks) {
+    const CContext context;
+    ReencodeCall c;
+    c.code_data.at(511, 40) = 0x7e;  // 448
+    c.code_data.at(511, 41) = 0x09;  // 2^-6 and an eighth of that
+    c.word_data.at(511, 0) = 0x7f7f7f00;
+    ASSERT_EQ(c.run(context.get()), FINEGEMM_OK) << c.error.message;
+    EXPECT_EQ(c.scale_data.at(0, 0), 0x1p-8f);
+    EXPECT_EQ(c.q_data.at(0, 0), 0x78);  // 256
+    EXPECT_EQ(c.scale_data.at(511, 0), 1.0f);
+    EXPECT_EQ(c.q_data.at(511, 0), 0) << "whose exponent is 0";
+    EXPECT_EQ(c.q_data.at(511, 41), 0x09);
+    EXPECT_EQ(c.changed.at(0, 0), 100);
+
+    c.word_data.at(510, 0) = 0x7f7f7d7f;                      // 1 becomes a quarter
+    c.code_data.at(510, 40) = 0x09;                           // below 2^-6 now
+    c.args.scales.matrix.rows = 2, c.args.scales.stride = 6;  // of blocks
+    ASSERT_EQ(c.run(context.get()), FINEGEMM_OK) << c.error.message;
+    EXPECT_EQ(c.scale_data.at(3, 0), 1.0f);
+    EXPECT_EQ(c.scale_data.at(2, 0), 0x1p-8f);
+    EXPECT_EQ(c.q_data.at(510, 32), 0x28);
+    EXPECT_EQ(c.q_data.at(510, 40), 0x02);
+    EXPECT_EQ(c.changed.at(0, 0), 101);
+
+    c.args.changed = {};
+    ASSERT_EQ(finegemm_reencode(context.get(), &c.args, nullptr, &c.error), FINEGEMM_OK) << c.error.message;
+    EXPECT_EQ(c.changed.at(0, 0), 101);
+    for (finegemm_stack* x : {&c.args.codes, &c.args.words, &c.args.q, &c.args.scales}) x->matrix.rows = 0;
+    EXPECT_EQ(c.run(context.get()), FINEGEMM_OK) << c.error.message;
+}
+
 }  // namespace
 }  // namespace finegemm::test

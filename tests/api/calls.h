@@ -202,6 +202,37 @@ struct QuantizeColumnsCall {
     int32_t run(finegemm_context* context) { return finegemm_quantize_columns(context, &args, &options, &error); }
 };
 
+/// codes are [2, 256, 384], all 1, with exponents of 1: scales of rows are [2, 256, 3], of blocks [2, 2, 3].
+struct ReencodeCall {
+    Buffer<uint8_t> code_data{DType::E4M3, 512, 384}, q_data{DType::E4M3, 512, 384};
+    Buffer<int32_t> word_data{DType::UE8M0x4, 512, 3}, changed{DType::I32, 1, 1};
+    Buffer<float> scale_data{DType::F32, 512, 3};
+    finegemm_reencode_args args{};
+    finegemm_reencode_options options{sizeof(finegemm_reencode_options), 0, nullptr, nullptr, nullptr};
+    finegemm_error error{};
+
+    ReencodeCall() {
+        std::memset(code_data.data(), 0x38, size_t{512} * 384);
+        std::memset(word_data.data(), 127, size_t{512} * 3 * 4);
+        changed.at(0, 0) = 100;
+        const auto halves = [](Matrix both) {
+            both.rows /= 2;
+            return c_stack(ConstStack{both, 2, both.rows * both.row_stride});
+        };
+        args = {.codes = halves(code_data.view()),
+                .words = halves(word_data.view()),
+                .q = halves(q_data.view()),
+                .scales = halves(scale_data.view()),
+                .changed = c_matrix(ConstMatrix(changed.view()))};
+    }
+    void on_gpu() {
+        for (finegemm_stack* x : {&args.codes, &args.words, &args.q, &args.scales})
+            x->matrix.device_type = FINEGEMM_CUDA;
+        args.changed.device_type = FINEGEMM_CUDA;
+    }
+    int32_t run(finegemm_context* context) { return finegemm_reencode(context, &args, &options, &error); }
+};
+
 inline void set_shape(finegemm_matrix& x, int64_t rows, int64_t cols) {
     x.rows = rows, x.cols = cols, x.row_stride = cols;
 }

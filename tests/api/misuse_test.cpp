@@ -21,6 +21,7 @@
 #include "api/mqa_misuses.h"
 #include "api/prenorm_misuses.h"
 #include "api/quantize_misuses.h"
+#include "api/reencode_misuses.h"
 #include "api/routing_misuses.h"
 #include "api/scale_layout_misuses.h"
 #include "api/swiglu_misuses.h"
@@ -334,9 +335,10 @@ Sentences all_misuses() {
     Sentences said;
     for (const auto misuses :
          {gemm_misuses, grouped_misuses, k_grouped_misuses, layout_misuses, einsum_misuses<Sentences>,
-          quantize_misuses<Sentences>, scale_layout_misuses<Sentences>, mqa_misuses<Sentences>,
-          prenorm_misuses<Sentences>, swiglu_misuses<Sentences>, routing_misuses<Sentences>, moe_misuses<Sentences>,
-          ep_misuses<Sentences>, topk_misuses<Sentences>, four_bit_misuses<Sentences>, other_misuses})
+          quantize_misuses<Sentences>, reencode_misuses<Sentences>, scale_layout_misuses<Sentences>,
+          mqa_misuses<Sentences>, prenorm_misuses<Sentences>, swiglu_misuses<Sentences>, routing_misuses<Sentences>,
+          moe_misuses<Sentences>, ep_misuses<Sentences>, topk_misuses<Sentences>, four_bit_misuses<Sentences>,
+          other_misuses})
         said.merge(misuses());
     return said;
 }

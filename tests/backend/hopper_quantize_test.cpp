@@ -36,6 +36,19 @@ protected:
         hopper_->run(QuantizeColumnsCall{args, options});
         return last_launch();
     }
+    /// A stack of two. Words are MN-major, scales row-major.
+    mock::Launch run_reencode(int64_t rows, int64_t cols, bool by_blocks, const ReencodeOptions& options = {},
+                              bool counted = true) {
+        const Device where{DeviceType::Cuda, 0};
+        const int64_t across = (cols + 127) / 128, down = by_blocks ? (rows + 127) / 128 : rows;
+        ReencodeArgs args{.codes = {{address(0x1000), DType::E4M3, rows, cols, cols + 32, 1, where}, 2, 1 << 20},
+                          .words = {{address(0x2000), DType::UE8M0x4, rows, across, 1, 4000, where}, 2, 2 << 20},
+                          .q = {{address(0x3000), DType::E4M3, rows, cols, cols + 16, 1, where}, 2, 3 << 20},
+                          .scales = {{address(0x4000), DType::F32, down, across, across + 3, 1, where}, 2, 4 << 20}};
+        if (counted) args.changed = {address(0x5000), DType::I32, 1, 1, 1, 1, where};
+        hopper_->run(ReencodeCall{args, options});
+        return last_launch();
+    }
     std::unique_ptr<Backend> hopper_ = backend();
 };
 
@@ -119,6 +132,36 @@ TEST_F(HopperQuantize, ColumnsHaveACtaForEachTileUpToALimitAndForGroupsAtLeastOn
     EXPECT_EQ(launch.quantize_columns.groups.offsets, nullptr);
     EXPECT_EQ(run_columns(DType::F16, INT32_MAX - 15, 1 << 20, INT32_MAX - 15, false, 0).grid, INT32_MAX + 0u);
     EXPECT_EQ(run_columns(DType::F16, 0, 16, 0, false, 1).grid, 1u) << "which writes where groups begin";
+}
+
+TEST_F(HopperQuantize, PassesCodesWithExponentsOn) {
+    const mock::Launch launch = run_reencode(300, 4112, false, {.stream = address(0x50), .pdl = true});
+    const ReencodeParams& p = launch.reencode;
+    EXPECT_EQ(std::tuple(launch.entry, launch.stream, launch.programmatic),
+              std::tuple("FineGEMM_reencode_rows", address(0x50), true));
+    EXPECT_EQ(std::tuple<const void*>(p.codes), std::tuple(address(0x1000)));
+    EXPECT_EQ(std::tuple<const void*>(p.words), std::tuple(address(0x2000)));
+    EXPECT_EQ(std::tuple<const void*>(p.q), std::tuple(address(0x3000)));
+    EXPECT_EQ(std::tuple<const void*>(p.scales), std::tuple(address(0x4000)));
+    EXPECT_EQ(std::tuple<const void*>(p.changed), std::tuple(address(0x5000)));
+    EXPECT_EQ(std::tuple(p.code_row_stride, p.q_row_stride, p.word_row_stride, p.word_col_stride, p.scale_row_stride,
+                         p.scale_col_stride),
+              std::tuple(4144, 4128, 1, 4000, 36, 1));
+    EXPECT_EQ(std::tuple(p.rows, p.cols, p.matrices), std::tuple(300u, 4112u, 2u));
+    EXPECT_EQ(std::tuple(p.code_stride, p.word_stride, p.q_stride, p.scale_stride),
+              std::tuple(1 << 20, 2 << 20, 3 << 20, 4 << 20));
+    EXPECT_EQ(run_reencode(300, 4112, false, {}, false).reencode.changed, nullptr);
+    EXPECT_FALSE(last_launch().programmatic);
+}
+
+TEST_F(HopperQuantize, ReencodesBlocksByACtaEachAndRowsByWarpsUpToALimit) {
+    const mock::Launch blocks = run_reencode(129, 272, true);
+    EXPECT_EQ(std::tuple(blocks.entry, blocks.block, blocks.grid),
+              std::tuple("FineGEMM_reencode_blocks", 1024u, 2u * 2 * 3));
+    const mock::Launch rows = run_reencode(17, 1040, false);
+    EXPECT_EQ(std::tuple(rows.block, rows.grid), std::tuple(256u, 2u * 3 * 2)) << "a warp has 1024 columns";
+    EXPECT_EQ(run_reencode(1, 16, false).entry, "FineGEMM_reencode_rows") << "where blocks have as many scales";
+    EXPECT_EQ(run_reencode(INT32_MAX, 1 << 20, true).grid, 1u << 20);
 }
 
 TEST_F(HopperQuantize, AFailedLaunchNamesTheKernel) {

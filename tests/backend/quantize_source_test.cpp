@@ -41,6 +41,19 @@ TEST(QuantizeSource, ColumnsHaveAKernelForEachInputType) {
         EXPECT_EQ(quantize_columns_configs()[config.index()], config);
 }
 
+TEST(QuantizeSource, CodesWithExponentsHaveAKernelForEachShapeOfScales) {
+    ASSERT_EQ(reencode_configs().size(), 2u);
+    for (const ReencodeConfig& config : reencode_configs()) EXPECT_EQ(reencode_configs()[config.index()], config);
+    EXPECT_EQ(source_of(ReencodeConfig{.square_blocks = true}).entry, "FineGEMM_reencode_blocks");
+    EXPECT_EQ(source_of(ReencodeConfig{}).text,
+              "#include <finegemm/device/reencode.cuh>\n"
+              "inline constexpr finegemm::ReencodeConfig kConfig{false};\n"
+              "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm())\n"
+              "FineGEMM_reencode_rows(const __grid_constant__ finegemm::ReencodeParams params) {\n"
+              "    finegemm::device::reencode<kConfig>(params);\n"
+              "}\n");
+}
+
 TEST(QuantizeSource, TheTextIsACompleteTranslationUnit) {
     EXPECT_EQ(source_of(QuantizeConfig{QuantizeInput::BF16, true}).text,
               "#include <finegemm/device/quantize.cuh>\n"

@@ -81,10 +81,10 @@ TEST(GemmSource, OfDifferentKernelsDiffersInTextAndEntry) {
     }
     constexpr size_t kSchedules = 1, kLists = 1, kSlots = 1, kPeers = PeersConfig::kCount;
     EXPECT_EQ(texts.size(), plan::kernels().size() + add_pieces_configs().size() + kLists + quantize_configs().size() +
-                                quantize_columns_configs().size() + scale_layout_configs().size() +
-                                mqa_configs().size() + kSchedules + prenorm_configs().size() + swiglu_configs().size() +
-                                routing_sources().size() + kSlots + kPeers + topk_sources().size() +
-                                four_bit_configs().size());
+                                quantize_columns_configs().size() + reencode_configs().size() +
+                                scale_layout_configs().size() + mqa_configs().size() + kSchedules +
+                                prenorm_configs().size() + swiglu_configs().size() + routing_sources().size() + kSlots +
+                                kPeers + topk_sources().size() + four_bit_configs().size());
 }
 
 TEST(KernelFiles, AreTheFilesOfTheKernelsDirectoryByteForByte) {

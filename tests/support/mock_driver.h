@@ -20,6 +20,7 @@
 #include <finegemm/mqa/schedule.h>
 #include <finegemm/prenorm/prenorm.h>
 #include <finegemm/quantize/columns.h>
+#include <finegemm/quantize/reencode.h>
 #include <finegemm/quantize/swiglu.h>
 #include <finegemm/routing/peers.h>
 #include <finegemm/routing/slots.h>
@@ -44,6 +45,7 @@ struct Launch {
     SegmentedParams gemm;                      // of a kernel "FineGEMM_*", also of the next ones
     QuantizeParams quantize{};                 // of a kernel "FineGEMM_quantize_*"
     QuantizeColumnsParams quantize_columns{};  // of a kernel "FineGEMM_quantize_columns_*"
+    ReencodeParams reencode{};                 // of a kernel "FineGEMM_reencode_*"
     ScaleLayoutParams scale_layout{};          // of a kernel "FineGEMM_scale_layout_*"
     MqaParams mqa{};                           // of a kernel "FineGEMM_*mqa_logits_*"
     MqaScheduleParams mqa_schedule{};          // of a kernel "FineGEMM_paged_mqa_schedule"

@@ -29,6 +29,7 @@ inline bool copied_operation(const std::string& entry, const void* from, Launch&
     else if (has("FineGEMM_quantize_columns_"))
         std::memcpy(&launch.quantize_columns, from, sizeof launch.quantize_columns);
     else if (has("FineGEMM_quantize_")) std::memcpy(&launch.quantize, from, sizeof launch.quantize);
+    else if (has("FineGEMM_reencode_")) std::memcpy(&launch.reencode, from, sizeof launch.reencode);
     else if (has("mqa_logits")) std::memcpy(&launch.mqa, from, sizeof launch.mqa);
     else if (has("mqa_schedule")) std::memcpy(&launch.mqa_schedule, from, sizeof launch.mqa_schedule);
     else if (has("FineGEMM_prenorm_")) std::memcpy(&launch.prenorm, from, sizeof launch.prenorm);

@@ -22,6 +22,8 @@ class CStructs(unittest.TestCase):
             "logged_call": 48,
             "quantize_weights_args": 4 * 72,
             "quantize_columns_args": 7 * 56,
+            "reencode_args": 4 * 72 + 56,
+            "reencode_options": 32,
             "scale_layout_args": 2 * 72 + 48,
         }
         self.assertEqual({name: ctypes.sizeof(found[name]) for name in sizes}, sizes)
@@ -35,6 +37,8 @@ class CStructs(unittest.TestCase):
             ("epilogue", "bias"): 88,
             ("epilogue", "head_left"): 144,
             ("quantize_options", "stream"): 8,
+            ("reencode_args", "scales"): 3 * 72,
+            ("reencode_options", "poll"): 16,
             ("shape", "k_groups"): 56,
             ("shape", "batch_invariant"): 76,
             ("shape", "plan_table"): 88,

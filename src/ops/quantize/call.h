@@ -3,6 +3,7 @@
 
 #include <finegemm/quantize.h>
 #include <finegemm/quantize/columns.h>
+#include <finegemm/quantize/reencode.h>
 
 namespace finegemm {
 
@@ -47,6 +48,14 @@ struct QuantizeColumnsCall : QuantizeColumnsArgs {
                 .begins = static_cast<int32_t*>(begins.data),
                 .groups = static_cast<uint32_t>(offsets.cols - 1)};
     }
+};
+
+/// Operands and options of codes with exponents for 32 of K that get scales for 128. The options are borrowed.
+struct ReencodeCall : ReencodeArgs {
+    const ReencodeOptions& options;
+
+    /// One scale for 128x128, where it could be for a row as well: one row has scales of rows.
+    bool has_blocks() const { return scales.matrix.rows != codes.matrix.rows; }
 };
 
 }  // namespace finegemm

@@ -27,20 +27,20 @@ void check_codes_type(const Argument& out) {
                name_of(out.x.dtype), names_of(is_scaled));
 }
 
-void check_codes(const Argument& out, const ConstMatrix& x) {
+void check_codes(const Argument& out, const Argument& in) {
     check_codes_type(out);
-    if (!out.has_shape(x.rows, x.cols))
-        reject(out.name, "has shape [{}, {}], but x has [{}, {}]; pass memory of the same shape", out.x.rows,
-               out.x.cols, x.rows, x.cols);
+    if (!out.has_shape(in.x.rows, in.x.cols))
+        reject(out.name, "has shape [{}, {}], but {} has [{}, {}]; pass memory of the same shape", out.x.rows,
+               out.x.cols, in.name, in.x.rows, in.x.cols);
 }
 
-/// x and the outputs on one device, and nothing that is written in anything else.
+/// The input and the outputs on one device, and nothing that is written in anything else.
 void check_places(const Argument& in, std::span<const Argument> outputs) {
     const Device& device = in.x.device;
     const int64_t alignment = alignment_on(device);
     const auto is_codes = [](const Argument& out) { return are(is_scaled, out.x.dtype); };
-    in.check_device(device, "x");
-    for (const Argument& out : outputs) out.check_device(device, "x");
+    in.check_device(device, in.name);
+    for (const Argument& out : outputs) out.check_device(device, in.name);
     in.check_pointer(alignment);
     for (const Argument& out : outputs)
         out.check_pointer(is_codes(out) ? alignment : std::min<int64_t>(alignment, alignof(float)));
@@ -60,9 +60,10 @@ void check_places(const Argument& in, std::span<const Argument> outputs) {
 void check_counts(const Argument& in, std::span<const Argument> outputs) {
     constexpr int64_t kMost = INT32_MAX;
     if (in.count < 1 || in.count > kMost)
-        reject("x", "has {} matrices, must have from 1 to {}; leave the call out, or split it", in.count, kMost);
+        reject(in.name, "has {} matrices, must have from 1 to {}; leave the call out, or split it", in.count, kMost);
     for (const Argument& out : outputs)
-        if (out.count != in.count) reject(out.name, "has {} matrices, but x has {}; pass as many", out.count, in.count);
+        if (out.count != in.count)
+            reject(out.name, "has {} matrices, but {} has {}; pass as many", out.count, in.name, in.count);
 }
 
 /// Codes of x once more, [K, N].
@@ -124,6 +125,23 @@ void check_groups(const Argument& offsets, const Argument& begins, std::span<con
     offsets.check_apart_from(begins);
 }
 
+/// Four exponents to a word.
+void check_words(const Argument& words, const Wanted& wanted) {
+    words.check_dtype(DType::UE8M0x4, "pack four exponents into an int32");
+    words.check_extents();
+    if (!words.has_shape(wanted.rows, wanted.cols))
+        reject(words.name, "has shape [{}, {}], must be [{}, {}] ({}); pack them so", words.x.rows, words.x.cols,
+               wanted.rows, wanted.cols, wanted.meaning);
+    words.check_steps_not_negative();
+}
+
+/// One number that is added to.
+void check_counter(const Argument& out) {
+    out.check_dtype(DType::I32, "pass memory of i32");
+    if (!out.has_shape(1, 1))
+        reject(out.name, "has shape [{}, {}], must be [1, 1]; pass memory of one number", out.x.rows, out.x.cols);
+}
+
 Wanted wanted_scales(const QuantizeCall& call) {
     const ConstMatrix& x = call.x.matrix;
     switch (call.shape) {
@@ -145,7 +163,7 @@ void check_quantize(const QuantizeCall& call) {
     const std::span<const Argument> outputs(all.data(), call.has_transposed() ? 3 : 2);
     check_input(in);
     check_counts(in, outputs);
-    check_codes(outputs[0], x);
+    check_codes(outputs[0], in);
     check_scales(outputs[1], wanted_scales(call));
     outputs[1].check_elements_apart();
     if (call.has_transposed()) check_transposed(outputs[2], x, q.dtype);
@@ -168,12 +186,38 @@ void check_quantize(const QuantizeColumnsCall& call) {
     check_scales(given[2], scales_of_rows(q, "one for each row and 128 columns of q"));
     if (with_rows) {
         given[3].check_dtype(q.dtype, "rows and columns have codes of one type");
-        check_codes(given[3], call.x);
+        check_codes(given[3], given[0]);
         check_scales(given[4], scales_of_rows(call.x, "one for each row and 128 columns of x"));
     }
     for (size_t i = 2; i < given.size(); i += 2) given[i].check_elements_apart();
     check_places(given[0], given.subspan(1));
     if (call.has_groups()) check_groups({"offsets", call.offsets}, {"begins", begins}, given);
+}
+
+void check_reencode(const ReencodeCall& call) {
+    const ConstMatrix &x = call.codes.matrix, q = call.q.matrix, scales = call.scales.matrix, changed = call.changed;
+    const Argument in{"codes", x, call.codes.count, call.codes.stride};
+    const Argument words{"words", call.words.matrix, call.words.count, call.words.stride};
+    const std::array<Argument, 3> all = {{{"q", q, call.q.count, call.q.stride},
+                                          {"scales", scales, call.scales.count, call.scales.stride},
+                                          {"changed", changed}}};
+    const std::span<const Argument> outputs(all.data(), changed.data ? 3 : 2);
+    in.check_dtype(DType::E4M3, "MXFP8 has no other codes");
+    in.check_extents();
+    if (x.cols % 16 != 0) reject("codes", "has {} columns, must be a multiple of 16; pad it with zeros", x.cols);
+    check_words(words, scales_of_rows(x, "four exponents for each row and 128 columns of codes"));
+    check_counts(in, std::array{words, all[0], all[1]});
+    all[0].check_dtype(DType::E4M3, "codes keep their type");
+    check_codes(all[0], in);
+    check_scales(all[1], call.has_blocks()
+                             ? scales_of_blocks(x, "one for each 128x128 block of codes, or for each row of one")
+                             : scales_of_rows(x, "one for each row and 128 columns of codes"));
+    all[1].check_elements_apart();
+    if (changed.data) check_counter(all[2]);
+    words.check_device(x.device, "codes");
+    words.check_pointer(std::min<int64_t>(alignment_on(x.device), alignof(uint32_t)));
+    check_places(in, outputs);
+    for (const Argument& out : outputs) words.check_apart_from(out);
 }
 
 }  // namespace finegemm

@@ -5,8 +5,9 @@
 
 namespace finegemm {
 
-// Both throw Error(InvalidArgument).
+// All throw Error(InvalidArgument).
 void check_quantize(const QuantizeCall& call);
 void check_quantize(const QuantizeColumnsCall& call);
+void check_reencode(const ReencodeCall& call);
 
 }  // namespace finegemm

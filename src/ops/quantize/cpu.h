@@ -9,6 +9,7 @@ namespace finegemm {
 
 void run_on_cpu(const QuantizeCall& call, ThreadPool& pool);
 void run_on_cpu(const QuantizeColumnsCall& call, ThreadPool& pool);
+void run_on_cpu(const ReencodeCall& call, ThreadPool& pool);
 
 /// A block of elements that share one scale.
 struct CpuQuantizeBlock {

@@ -74,4 +74,30 @@ QuantizeColumnsLaunch launch_of(const QuantizeColumnsCall& call) {
     return {{input_of(call.x.dtype), codes_of(call.q)}, params, static_cast<uint32_t>(ctas)};
 }
 
+ReencodeLaunch launch_of(const ReencodeCall& call) {
+    const ConstMatrix &x = call.codes.matrix, &words = call.words.matrix;
+    const Matrix &q = call.q.matrix, &scales = call.scales.matrix;
+    const ReencodeConfig config{.square_blocks = call.has_blocks()};
+    const ReencodeParams params{.codes = static_cast<const uint8_t*>(x.data),
+                                .words = static_cast<const uint32_t*>(words.data),
+                                .q = static_cast<uint8_t*>(q.data),
+                                .scales = static_cast<float*>(scales.data),
+                                .changed = static_cast<uint32_t*>(call.changed.data),
+                                .code_row_stride = x.row_stride,
+                                .q_row_stride = q.row_stride,
+                                .word_row_stride = words.row_stride,
+                                .word_col_stride = words.col_stride,
+                                .scale_row_stride = scales.row_stride,
+                                .scale_col_stride = scales.col_stride,
+                                .rows = static_cast<uint32_t>(x.rows),
+                                .cols = static_cast<uint32_t>(x.cols),
+                                .matrices = static_cast<uint32_t>(call.codes.count),
+                                .code_stride = call.codes.stride,
+                                .word_stride = call.words.stride,
+                                .q_stride = call.q.stride,
+                                .scale_stride = call.scales.stride};
+    const uint64_t ctas = reencode_tasks(config, params.rows, params.cols, params.matrices);
+    return {config, params, static_cast<uint32_t>(std::min(ctas, kMaxGrid))};
+}
+
 }  // namespace finegemm

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <finegemm/quantize/columns.h>
+#include <finegemm/quantize/reencode.h>
 
 #include "ops/quantize/call.h"
 
@@ -20,5 +21,12 @@ struct QuantizeColumnsLaunch {
     uint32_t grid;
 };
 QuantizeColumnsLaunch launch_of(const QuantizeColumnsCall& call);
+
+struct ReencodeLaunch {
+    ReencodeConfig config;
+    ReencodeParams params;
+    uint32_t grid;
+};
+ReencodeLaunch launch_of(const ReencodeCall& call);
 
 }  // namespace finegemm

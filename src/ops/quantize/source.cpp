@@ -41,6 +41,8 @@ constexpr std::array<QuantizeConfig, QuantizeConfig::kCount> kConfigs = {{{F32, 
 constexpr std::array<QuantizeColumnsConfig, QuantizeColumnsConfig::kCount> kColumnConfigs = {
     {{F32}, {F16}, {BF16}, {F32, E5M2}, {F16, E5M2}, {BF16, E5M2}}};
 
+constexpr std::array<ReencodeConfig, ReencodeConfig::kCount> kReencodeConfigs = {{{false}, {true}}};
+
 constexpr std::string_view kNames[] = {"F32", "F16", "BF16"};
 
 /// What sources and names say of codes that are not e4m3.
@@ -61,6 +63,7 @@ std::string_view suffix_of(QuantizeCodes codes) { return codes == I8 ? "_I8" : c
 
 std::span<const QuantizeConfig> quantize_configs() { return kConfigs; }
 std::span<const QuantizeColumnsConfig> quantize_columns_configs() { return kColumnConfigs; }
+std::span<const ReencodeConfig> reencode_configs() { return kReencodeConfigs; }
 
 KernelSource source_of(const QuantizeConfig& c) {
     const std::string_view input = kNames[static_cast<size_t>(c.input)];
@@ -88,6 +91,19 @@ KernelSource source_of(const QuantizeColumnsConfig& c) {
                 "    finegemm::device::quantize_columns<kConfig>(params);\n"
                 "}}\n",
                 input, field_of(c.codes), entry)};
+}
+
+KernelSource source_of(const ReencodeConfig& c) {
+    const std::string entry = fmt::format("FineGEMM_reencode_{}", c.square_blocks ? "blocks" : "rows");
+    return {
+        .entry = entry,
+        .text = fmt::format("#include <finegemm/device/reencode.cuh>\n"
+                            "inline constexpr finegemm::ReencodeConfig kConfig{{{}}};\n"
+                            "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm())\n"
+                            "{}(const __grid_constant__ finegemm::ReencodeParams params) {{\n"
+                            "    finegemm::device::reencode<kConfig>(params);\n"
+                            "}}\n",
+                            c.square_blocks, entry)};
 }
 
 }  // namespace finegemm::jit

@@ -4,6 +4,7 @@
 #include <span>
 
 #include <finegemm/quantize/columns.h>
+#include <finegemm/quantize/reencode.h>
 
 #include "jit/kernel_store.h"
 
@@ -14,7 +15,10 @@ std::span<const QuantizeConfig> quantize_configs();
 
 std::span<const QuantizeColumnsConfig> quantize_columns_configs();
 
+std::span<const ReencodeConfig> reencode_configs();
+
 KernelSource source_of(const QuantizeConfig& config);
 KernelSource source_of(const QuantizeColumnsConfig& config);
+KernelSource source_of(const ReencodeConfig& config);
 
 }  // namespace finegemm::jit
