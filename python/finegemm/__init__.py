@@ -30,13 +30,10 @@ from finegemm.ops import (
     gemm,
     grouped_gemm,
     k_grouped_gemm,
-    quantize_blocks,
-    quantize_columns,
-    quantize_rows,
-    quantize_weights,
     scale_layout,
 )
 from finegemm.prenorm import explain_prenorm, prenorm_gemm
+from finegemm.quantize import quantize_blocks, quantize_columns, quantize_rows, quantize_weights, reencode
 from finegemm.routing import combine, permute_quantize, route
 from finegemm.selection import explain_topk, mqa_topk, paged_mqa_topk, topk
 from finegemm.swiglu import swiglu_quantize
@@ -88,6 +85,7 @@ __all__ = [
     "quantize_columns",
     "quantize_rows",
     "quantize_weights",
+    "reencode",
     "route",
     "scale_layout",
     "swiglu_quantize",

@@ -36,8 +36,8 @@ std::string name_of(DLDataType t) {
 /// Does the argument take scales in both formats?
 bool is_any_scale(std::string_view name) { return name == "sf" || name == "out"; }
 
-/// Does it take words of exponents beside floats, as MX has them?
-bool may_be_mx(std::string_view name) { return name == "sfa" || name == "sfb"; }
+/// Does it take words of exponents, as MX has them? `words` are nothing else, the others may be floats.
+bool may_be_mx(std::string_view name) { return name == "sfa" || name == "sfb" || name == "words"; }
 
 bool is_codes(std::string_view name) {
     return name == "q" || name == "row_q" || name == "transposed" || name == "k" || name == "cache" ||
@@ -70,10 +70,11 @@ std::string wanted_by(std::string_view name) {
     if (is_codes(name)) return "float8_e4m3fn (or uint8, its bits)";
     if (name == "x") return "bfloat16 (or uint16, its bits), float16 or float32";
     if (is_any_scale(name)) return "float32, or int32 that packs four exponents (UE8M0)";
+    if (name == "words") return "int32 of four exponents for each 32 columns (MX)";
     if (may_be_mx(name)) return "float32, or int32 of four exponents for each 32 columns (MX)";
     if (name == "ids") return "int32 or int64";
     if (name == "workspace" || name == "packed") return "uint8";
-    if (name == "codes") return "uint8 or int8";
+    if (name == "codes") return "float8_e4m3fn (or uint8, its bits), or uint8 or int8 where codes have four bits";
     if (name == "exponents") return "uint8 or float8_e8m0fnu";
     if (name == "y") return "bfloat16 (or uint16, its bits)";
     if (is_integers(name)) return "int32";
@@ -83,6 +84,7 @@ std::string wanted_by(std::string_view name) {
 /// Scales as checkpoints have them, other than floats.
 std::string_view way_out_for(std::string_view name, DLDataType t) {
     const bool integers = t.code == kDLInt || t.code == kDLUInt;
+    if (name == "words") return "finegemm.mxfp8.pack_scales makes it";
     if (may_be_mx(name) && integers && t.bits == 8)
         return "if its bytes are exponents (UE8M0) for each 32 columns, finegemm.mxfp8.pack_scales packs them; else a "
                "scale is 2^(byte - 127)";
@@ -102,7 +104,7 @@ DType dtype_of(std::string_view name, DLDataType t) {
         if (t.code == kDLInt && t.bits == 8 && takes_other_codes(name)) return DType::I8;
         const bool bytes = wanted_by(name) != "float32" && !may_be_mx(name) && !is_integers(name);
         if (t.code == kDLUInt && t.bits == 8 && bytes) return DType::E4M3;
-        if (t.code == kDLInt && t.bits == 8 && name == "codes") return DType::E4M3;
+        if (t.code == kDLInt && t.bits == 8 && name == "codes") return DType::I8;
         if (t.code == kDLFloat8_e8m0fnu && name == "exponents") return DType::E4M3;
         if (t.code == kDLUInt && t.bits == 16) return DType::BF16;
         if (t.code == kDLInt && t.bits == 32 && (is_any_scale(name) || may_be_mx(name))) return DType::UE8M0x4;

@@ -84,6 +84,7 @@ constexpr std::string_view kOperands[] = {"a", "sfa", "b", "sfb", "d"};
 constexpr std::string_view kEinsum[] = {"equation", "a", "b", "d"};
 constexpr std::string_view kCast[] = {"x", "q", "scales"};
 constexpr std::string_view kWeights[] = {"x", "q", "scales", "transposed"};
+constexpr std::string_view kReencode[] = {"codes", "words", "q", "scales"};
 constexpr std::string_view kScales[] = {"sf", "out"};
 constexpr std::string_view kMqa[] = {"q", "k", "sfk", "w", "starts", "ends", "d"};
 constexpr std::string_view kPagedMqa[] = {"q", "cache", "w", "lengths", "block_table", "schedule", "d"};
@@ -163,6 +164,7 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<quantize_blocks_into, kCast>>("quantize_blocks"),
                          method<with_arguments<quantize_weights_into, kWeights>>("quantize_weights"),
                          method<with_arguments<quantize_columns_into, kCast>>("quantize_columns"),
+                         method<with_arguments<reencode_into, kReencode>>("reencode"),
                          method<with_arguments<swiglu_quantize_into, kCast>>("swiglu_quantize"),
                          method<with_arguments<scale_layout_into, kScales>>("scale_layout"),
                          method<with_arguments<mqa_logits_into, kMqa>>("mqa_logits"),

@@ -26,6 +26,7 @@ CALLS = {
     "quantize_blocks": ((np.ones((16, 256), np.float32),), {}),
     "quantize_weights": ((np.ones((16, 256), np.float32),), {}),
     "quantize_columns": ((np.ones((16, 256), np.float32),), {"offsets": np.array((0, 5, 16), np.int32)}),
+    "reencode": ((np.full((16, 256), 0x38, np.uint8).view(E4M3), np.full((16, 2), 0x7F7F7F7F, np.int32)), {}),
     "swiglu_quantize": ((np.ones((16, 256), np.float32),), {}),
     "scale_layout": ((np.ones((300, 6), np.float32),), {"prefix_sums": np.array((5, 300), np.int32)}),
     "route": ((np.array(((0, 1), (1, -1))), 2), {}),

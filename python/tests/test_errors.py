@@ -31,6 +31,12 @@ def change(**changes):
     return call
 
 
+def recode(**changes):
+    """A reencode of 4 x 128 with some of its arguments replaced."""
+    values = {"codes": np.zeros((4, 128), np.uint8), "words": np.zeros((4, 1), np.int32)}
+    return lambda: finegemm.reencode(**{**values, **changes})
+
+
 def read_only(x):
     x.flags.writeable = False
     return x
@@ -112,6 +118,17 @@ MISUSES = {
     "row_q is int16": lambda: finegemm.quantize_columns(
         np.zeros((4, 128), np.float32), row_q=np.zeros((4, 128), np.int16)
     ),
+    "codes to reencode are int8": recode(codes=np.zeros((4, 128), np.int8)),
+    "codes to reencode are int32": recode(codes=np.zeros((4, 128), np.int32)),
+    "words are bytes": recode(words=np.zeros((4, 4), np.uint8)),
+    "words are floats": recode(words=np.zeros((4, 1), np.float32)),
+    "words are too few": recode(words=np.zeros((3, 1), np.int32)),
+    "blocks beside scales": recode(q=np.zeros((4, 128), np.uint8), scales=np.zeros((1, 1), np.float32), blocks=True),
+    "scales of reencode have another shape": recode(
+        q=np.zeros((4, 128), np.uint8), scales=np.zeros((2, 1), np.float32)
+    ),
+    "changed is int64": recode(changed=np.zeros(1, np.int64)),
+    "changed has two numbers": recode(changed=np.zeros(2, np.int32)),
     "scales have another shape": lambda: finegemm.quantize_blocks(
         np.zeros((130, 128), np.float32), np.zeros((130, 128), np.uint8), np.zeros((1, 1), np.float32)
     ),

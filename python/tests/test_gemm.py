@@ -363,7 +363,7 @@ def test_explain_names_the_kernel_that_scales_for_each_row_of_b_take(out_dtype, 
     args = operands(*shape, row_b_scales=True)
     call = {"numerics": "hopper", "out_dtype": out_dtype}
     out = finegemm.gemm(*args, **call).tobytes()
-    names = [row["name"] for row in plan["candidates"]]
+    names = [row["name"] for row in plan["candidates"] if "us" in row]
     alike = [name for name in names if finegemm.gemm(*args, config=name, **call).tobytes() == out]
     tensor_cores = {name: name.startswith(("m128n128s", "m128n136s")) for name in names}
     assert alike == [name for name in names if tensor_cores[name] == tensor_cores[plan["chosen"]["name"]]]

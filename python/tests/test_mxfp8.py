@@ -1,5 +1,5 @@
-"""MXFP8 as it is, by our own functions and under DeepGEMM's names, and as FP8 with a scale for each 128 of K: values
-that are kept to the bit, and those that cannot be."""
+"""MXFP8 as it is, by our own functions and under DeepGEMM's names, and as FP8 with a scale for each 128 of K or for
+128x128 blocks: values that are kept to the bit, and those that cannot be."""
 
 import pytest
 
@@ -47,6 +47,91 @@ def test_blocks_that_differ_much_are_counted_and_within_the_bound(device):
     assert ((was - now).abs().amax(-1) <= 2.0**-17 * was.abs().amax(-1)).all() and not torch.equal(was, now)
 
 
+def any_mx(shape, device):
+    """Any codes, with zeros in some groups, and exponents about 3, 127 and 251 by blocks of rows, some of them others.
+    0 and 255 among them."""
+    *_, m, k = shape
+    codes = torch.randint(0, 256, shape, device=device, dtype=torch.uint8)
+    codes[..., 5:7, :] = 0
+    codes[..., 128:256, 128:] = 0x80
+    middles = torch.tensor([3, 127, 251], device=device).repeat_interleave(128)[:m, None]
+    exponents = middles + torch.randint(-6, 7, (*shape[:-1], -(-k // 32)), device=device)
+    others = torch.rand(exponents.shape, device=device)
+    exponents[others < 0.05] = torch.randint_like(exponents, 0, 256)[others < 0.05]
+    return codes.view(E4M3), exponents.clamp(0, 255).to(torch.uint8)
+
+
+def plainly(codes, exponents, blocks):
+    """Codes, scales and the number of groups that change, as they are defined, in float64."""
+    *_, m, k = codes.shape
+    powers = torch.exp2(exponents.double() - 127)
+    powers[exponents == 0], powers[exponents == 255] = 0, torch.nan
+    x, height = values(codes, powers, 32), 128 if blocks else 1
+    tail = (0, -k % 128, 0, -m % height)
+    tiles = torch.nn.functional.pad(x, tail).unflatten(-1, (-1, 128)).unflatten(-3, (-1, height))
+    largest = tiles.nan_to_num(0).abs().amax((-1, -3))
+    mantissa, exponent = torch.frexp(largest / 448)
+    scales = torch.ldexp(torch.ones_like(largest), exponent - (mantissa == 0.5).int()).clamp(min=2.0**-126)
+    scales = torch.where(largest == 0, 1, scales)
+    of_values = scales.repeat_interleave(height, -2).repeat_interleave(128, -1)[..., :m, :k]
+    q = (x / of_values).to(E4M3)
+    differs = (q.double() * of_values != x) & ~x.isnan()
+    groups = torch.nn.functional.pad(differs, (0, -k % 128)).unflatten(-1, (-1, 128)).any(-1)
+    return torch.where(x.isnan(), 0x7F, q.view(torch.uint8)), scales.float(), int(groups.sum()), groups.numel()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("shape", [(300, 416), (2, 260, 144), (3, 1, 256), (1, 16)])
+def test_reencoded_codes_and_scales_are_those_of_the_definition(device, blocks, shape):
+    codes, exponents = any_mx(shape, device)
+    want_q, want_scales, want_changed, groups = plainly(codes, exponents, blocks)
+    words, changed = pack_scales(exponents, exponents.shape[-1]), torch.full((1,), 5, dtype=torch.int32, device=device)
+    q, scales = finegemm.reencode(codes, words, blocks=blocks, changed=changed)
+    assert q.dtype == E4M3 and torch.equal(q.view(torch.uint8), want_q) and torch.equal(scales, want_scales)
+    assert int(changed) == 5 + want_changed
+    assert scales.is_contiguous() if blocks else scales.stride(-2) == 1, "as products read them fastest"
+
+    given = torch.zeros_like(codes), torch.zeros_like(want_scales)
+    results = finegemm.reencode(codes, words.mT.contiguous().mT, *given)
+    assert all(x is y for x, y in zip(results, given, strict=True))
+    assert torch.equal(given[0].view(torch.uint8), want_q) and torch.equal(given[1], want_scales)
+
+    x = reencode(codes[None, None], exponents[None, None], blocks=blocks)
+    assert torch.equal(x.codes[0, 0].view(torch.uint8), want_q) and torch.equal(x.scales[0, 0], want_scales)
+    assert x.exact.dtype == torch.float32 and x.exact.shape == ()
+    assert float(x.exact) == pytest.approx(1 - want_changed / groups)
+
+
+def test_reencode_takes_each_form_of_scales():
+    codes, exponents = any_mx((130, 416), "cpu")
+    exponents.clamp_(0, 254)
+    want = reencode(codes, exponents)
+    for form in forms_of(exponents):
+        x = reencode(codes.t().contiguous().t(), form)
+        assert torch.equal(x.codes.view(torch.uint8), want.codes.view(torch.uint8)), "K need not be contiguous"
+        assert torch.equal(x.scales, want.scales) and torch.equal(x.exact, want.exact)
+
+
+def test_an_exponent_of_255_makes_its_own_values_nan():
+    codes, exponents = mx(2, 256, "cpu")
+    exponents[0, 1] = 255
+    for blocks in (False, True):
+        x = reencode(codes, exponents, blocks)
+        spoilt = x.codes.float().isnan()
+        assert spoilt[0, 32:64].all() and spoilt.sum() == 32 and x.scales.isfinite().all() and float(x.exact) == 1
+
+
+def test_scales_that_are_no_powers_of_two_are_rounded_into_the_codes():
+    codes, exponents = mx(5, 160, "cpu")
+    scales = decode_scales(exponents, 5) * 1.3
+    x = reencode(codes, scales)
+    assert 0.01 < relative(values(x.codes, x.scales, 128), values(codes, scales, 32)) < 0.04
+    assert torch.frexp(x.scales)[0].eq(0.5).all() and float(x.exact) < 0.1
+    with pytest.raises(finegemm.InvalidArgument, match=r"^scales: are float32 of which some are no powers of two"):
+        reencode(codes, scales, blocks=True)
+
+
 def test_each_form_of_scales_says_the_same():
     exponents = torch.randint(0, 255, (5, 20), dtype=torch.uint8)
     packed = exponents.view(5, 5, 4).flip(-1).to(torch.int64)
@@ -72,6 +157,9 @@ def test_products_take_what_becomes_of_it(device):
     masks = torch.tensor([20], dtype=torch.int32, device=device)
     d = finegemm.grouped_gemm(rows[None], scales[None], w.codes, w.scales, masked_m=masks)
     assert relative(d[0, :20], want[:20]) < 0.05, "with activations quantised to 1x128"
+    w = reencode(b, of_b, blocks=True)
+    assert w.scales.shape == (1, 4) and float(w.exact) == 1
+    assert relative(finegemm.gemm(x.codes, x.scales, w.codes, w.scales), want) < 0.005
 
 
 def test_other_codes_and_scales_are_refused():
@@ -132,7 +220,9 @@ def test_words_of_bytes_are_the_same_memory_where_rows_are_whole_words():
     assert words.shape == (6, 2) and words.data_ptr() == exponents.data_ptr()
     assert torch.equal(decode_scales(words, 8), decode_scales(exponents, 8))
     assert pack_scales(words, 8) is words
-    for other in (exponents.t().contiguous().t(), exponents[:, 1:], exponents[:, :5], decode_scales(exponents, 8)):
+    one_row = exponents.flatten()[:7].view(1, 7)[:, :4]  # whose stride is no whole number of words
+    others = exponents[:, 1:], exponents[:, :5], one_row, decode_scales(exponents, 8)
+    for other in (exponents.t().contiguous().t(), *others):
         blocks = other.shape[1]
         packed = pack_scales(other, blocks)
         assert torch.equal(decode_scales(packed, blocks), decode_scales(other, blocks))

@@ -115,6 +115,7 @@ FLAGS = {
     "gemm": ("check_values", "batch_invariant", "pdl", "prefetch_weights", "accumulate"),
     "quantize_rows": ("power_of_two_scales",),
     "quantize_columns": ("rows", "power_of_two_scales"),
+    "reencode": ("blocks", "pdl"),
     "scale_layout": ("packed", "power_of_two_scales"),
     "explain": ("row_b_scales", "batch_invariant"),
 }
@@ -126,6 +127,7 @@ def test_flags_are_booleans(function, flag):
         "gemm": (*operands(16, 32, 128), np.zeros((16, 32), np.uint16)),
         "quantize_rows": (np.ones((4, 128), np.float32),),
         "quantize_columns": (np.ones((4, 128), np.float32),),
+        "reencode": (operands(4, 8, 128)[0], np.zeros((4, 1), np.int32)),
         "scale_layout": (np.ones((4, 3), np.float32),),
         "explain": (1, 8, 16, "h200"),
     }

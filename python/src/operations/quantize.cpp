@@ -1,4 +1,4 @@
-// finegemm.quantize_rows, quantize_blocks, quantize_weights and quantize_columns. Layer: front end.
+// finegemm.quantize_rows, quantize_blocks, quantize_weights, quantize_columns and reencode. Layer: front end.
 #include "operations/quantize.h"
 
 #include <array>
@@ -45,14 +45,20 @@ Object scales_or_new(Tensors& tensors, const char* name, PyObject* given, PyObje
     return given_or(tensors, name, given, [&] { return tensors.empty_like(x, {rows, cols}, "float32", name); });
 }
 
+/// A flag about new scales. `shape`: what those have that are given, and say it so.
+bool flag_of_scales(Arguments& given, const char* name, const char* shape) {
+    bool set = false;
+    given.take(name, set);
+    if (set && given.optional("scales") != Py_None)
+        throw Error(
+            Errc::InvalidArgument,
+            fmt::format("{}: is True, but scales are given, whose shape says it ({}); leave it out", name, shape));
+    return set;
+}
+
 /// Columns of scales of rows, where they are new.
 int64_t columns_of_scales(Arguments& given, const Matrix& x) {
-    bool whole_rows = false;
-    given.take("whole_rows", whole_rows);
-    if (whole_rows && given.optional("scales") != Py_None)
-        throw Error(Errc::InvalidArgument,
-                    "whole_rows: is True, but scales are given, whose shape says it ([M, 1]); leave it out");
-    return whole_rows ? 1 : blocks(x.cols);
+    return flag_of_scales(given, "whole_rows", "[M, 1]") ? 1 : blocks(x.cols);
 }
 
 /// `rows`: of scales of rows, not of blocks.
@@ -169,6 +175,39 @@ Object quantize_columns_into(const Imports& imports, Context& context, Arguments
     options.poll = [&](double) { others_run.run_handlers(); };
     quantize_columns(context, args, options);
     return all;
+}
+
+Object reencode_into(const Imports& imports, Context& context, Arguments& given) {
+    Tensors tensors(imports);
+    PyObject *x = given.required("codes"), *words = given.required("words"), *changed = given.optional("changed");
+    const bool of_blocks = flag_of_scales(given, "blocks", "[ceil(M/128), ceil(K/128)]");
+    const auto [codes, several] = tensors.matrices("codes", x);
+    const int64_t count = codes.count, m = codes.matrix.rows, k = codes.matrix.cols;
+    const Object q = given_or(tensors, "q", given.optional("q"), [&] {
+        return several ? tensors.empty_like(x, {count, m, k}, "float8_e4m3fn", "q")
+                       : tensors.empty_like(x, {m, k}, "float8_e4m3fn", "q");
+    });
+    const Object scales = given_or(tensors, "scales", given.optional("scales"), [&] {
+        const int64_t rows = of_blocks ? blocks(m) : m, cols = blocks(k);
+        const std::array<int64_t, 3> shape{count, rows, cols};
+        if (!of_blocks)  // as products read them fastest
+            return tensors.empty_mn_major(x, std::span(shape).subspan(several ? 0 : 1), "float32", "scales");
+        return several ? tensors.empty_like(x, {count, rows, cols}, "float32", "scales")
+                       : tensors.empty_like(x, {rows, cols}, "float32", "scales");
+    });
+    ReencodeArgs args{.codes = codes,
+                      .words = tensors.matrices("words", words).stack,
+                      .q = tensors.matrices("q", q.get(), Access::Write).stack,
+                      .scales = tensors.matrices("scales", scales.get(), Access::Write).stack};
+    if (changed != Py_None) args.changed = row_of(tensors.numbers("changed", changed, Access::Write));
+    ReencodeOptions options{.stream = tensors.stream(given.optional("stream"), q.get(), args.q.matrix.device)};
+    given.take("pdl", options.pdl);
+    given.check_all_taken();
+    Object both(PyTuple_Pack(2, q.get(), scales.get()));
+    WithoutGil others_run;
+    options.poll = [&](double) { others_run.run_handlers(); };
+    reencode(context, args, options);
+    return both;
 }
 
 }  // namespace finegemm::python

@@ -1,4 +1,4 @@
-// finegemm.quantize_rows, quantize_blocks, quantize_weights and quantize_columns. Layer: front end.
+// finegemm.quantize_rows, quantize_blocks, quantize_weights, quantize_columns and reencode. Layer: front end.
 #pragma once
 
 #include "object.h"
@@ -15,5 +15,6 @@ Object quantize_rows_into(const Imports& imports, Context& context, Arguments& g
 Object quantize_blocks_into(const Imports& imports, Context& context, Arguments& given);
 Object quantize_weights_into(const Imports& imports, Context& context, Arguments& given);
 Object quantize_columns_into(const Imports& imports, Context& context, Arguments& given);
+Object reencode_into(const Imports& imports, Context& context, Arguments& given);
 
 }  // namespace finegemm::python
