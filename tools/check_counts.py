@@ -16,11 +16,11 @@ MOST_FILES_OF_A_FOLDER = 20
 # In kernels what follows from the grouping is decided in few places, and the plan tells the others.
 MOST_QUESTIONS_OF_GROUPING = 5
 MOST_COMPILE_TIME_BRANCHES = 40
-# Files that say what a finish is, as ARCHITECTURE.md names them, besides its own and the tables of candidates: it costs
+# Files that say what a finish is, as ARCHITECTURE.md names them, besides its own and the tables of kernels: it costs
 # one more as many, and one of these tables.
 MOST_FILES_OF_A_FINISH = 7
 FINISHED = ("src/", "cli/", "python/src/", "python/finegemm/ops.py", "include/", "kernels/")
-FINISHES, PEERS, CANDIDATES = "src/plan/fields.h", "src/peers/", "src/plan/candidates"
+FINISHES, PEERS, TABLES = "src/plan/fields.h", "src/peers/", ("src/plan/candidates", "src/plan/shipped_table")
 OPTIONS = "src/api/option_lists.h"
 FINISH = re.compile(r"\{Finish::(\w+), &GemmShape::(\w+),")
 ARGUMENT = re.compile(r'A\{"(\w+)", Finish::(\w+),')
@@ -76,7 +76,7 @@ def files_of_finishes(files: dict[str, str]) -> dict[str, list[str]]:
         arguments = [x for x, of in ARGUMENT.findall(files[FINISHES]) if of == enumerator and len(x) > 1]
         arguments = [x for x in arguments if f'"{x}"' not in files.get(OPTIONS, "")]
         words = "|".join([rf"k?{enumerator}\w*", rf"{name}\w*", *arguments])
-        others = {p: t for p, t in files.items() if name not in p and not p.startswith((PEERS, CANDIDATES))}
+        others = {p: t for p, t in files.items() if name not in p and not p.startswith((PEERS, *TABLES))}
         found[name] = [path for path, text in others.items() if re.search(rf"\b(?:{words})\b", COMMENT.sub("", text))]
     return found
 

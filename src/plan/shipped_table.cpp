@@ -6,14 +6,15 @@ namespace finegemm::plan {
 namespace {
 
 constexpr Operand kBf16 = unscaled(Element::BF16);
-constexpr Groups kSixOf1024{Grouping::Rows, 6, 1024}, kSumOf129{Grouping::Sum, 129};
-constexpr Result kAdded{DType::F32, true};
+constexpr Groups kSixOf1024{Grouping::Rows, 6, 1024}, kSixOf20{Grouping::Rows, 6, 20}, kSumOf129{Grouping::Sum, 129};
+constexpr Result kAdded{DType::F32, true}, kActivated{.finish = Finish::Gated};
 /// The experts that one of 32 GPUs has, with rows for which none is expected to have more.
 constexpr Groups of_rank(uint32_t experts) { return {Grouping::Rows, experts}; }
 
 // Rows of the dense table, of experts in bf16, of sums and of experts of ranks where the model's choice is more than 1%
-// off: problem, best kernel. bench/results/sweep_h200.json, sweep_h100.json, swapped_h200.json and
-// einsum_kernels_h200.json have the times of both; of ranks moe_choices_h200.json has those of layers with either.
+// off, and of a masked one with SwiGLU: problem, best kernel. bench/results/sweep_h200.json, sweep_h100.json,
+// sweep_1d1d_bf16_h200.json, swapped_h200.json and einsum_kernels_h200.json have the times of both; of ranks
+// moe_choices_h200.json has those of layers with either.
 // clang-format off
 constexpr ShippedEntry kMeasuredH200[] = {
     {{1, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
@@ -44,6 +45,14 @@ constexpr ShippedEntry kMeasuredH200[] = {
     {{8192, 7168, 16384}, "m128n176s4w2"},
     {{16384, 4096, 7168}, "m256n128s4w2"},
     {{65536, 4096, 7168}, "m192n128s4w3"},
+    {{.m = 768, .n = 4096, .k = 7168, .d = kActivated, .groups = kSixOf20}, "m64n128s4w1_shareA2_x2_grouped_gated"},
+    {{.m = 1, .n = 576, .k = 7168, .b = kRowScaled}, "m64n32s6w1_splitK8_x2_1d1d"},
+    {{.m = 1, .n = 24576, .k = 1536, .b = kRowScaled}, "m64n32s7w1_x2_1d1d"},
+    {{.m = 8, .n = 24576, .k = 1536, .b = kRowScaled}, "m64n32s7w1_x2_1d1d"},
+    {{.m = 16, .n = 24576, .k = 1536, .b = kRowScaled}, "m64n32s7w1_x2_1d1d"},
+    {{.m = 32, .n = 24576, .k = 1536, .b = kRowScaled}, "m64n32s7w1_x2_1d1d"},
+    {{.m = 32, .n = 7168, .k = 2048, .b = kRowScaled}, "m64n64s12w2_1d1d"},
+    {{.m = 128, .n = 24576, .k = 1536, .b = kRowScaled}, "m128n64s7w2_1d1d"},
     {{.m = 8448, .n = 6144, .k = 7168, .a = kBf16, .b = kBf16, .groups = kSixOf1024}, "m256n128s4w2_grouped_bf16"},
     {{.m = 8448, .n = 4096, .k = 4096, .a = kBf16, .b = kBf16, .groups = kSixOf1024}, "m256n128s4w2_grouped_bf16"},
     {{.m = 8448, .n = 4096, .k = 2048, .a = kBf16, .b = kBf16, .groups = kSixOf1024}, "m256n128s4w2_grouped_bf16"},
