@@ -1,8 +1,5 @@
 """Casts to codes with scales, as declarations of native functions."""
 
-# These declare functions that are native.
-# mypy: disable-error-code="empty-body"
-
 from typing import Any, Literal
 
 from finegemm.calls import T, Tensor, native
