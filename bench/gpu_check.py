@@ -76,6 +76,7 @@ CHECKS = {
         "mx_groups",
         "mx_repeat",
         "mx_options",
+        "mx_reencoded",
         "mx_beyond_31_bits",
         "moe",
         "unscaled",

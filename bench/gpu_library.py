@@ -164,11 +164,12 @@ class Library:
         num_sms=0,
         pdl=0,
         epilogue=None,
+        batch_invariant=AS_CONTEXT,
     ):
         """The same for groups: b and sfb are 3-D; a, sfa and d are 2-D, or 3-D where `form` is MASKED."""
         which = groups(numbers, form, alignment, expected_m)
         args = GroupedGemmArgs(*(stack(t) for t in (a, sfa, b, sfb, d)), which)
-        options = self.options(numerics, config, check_values, AS_CONTEXT, num_sms, pdl)
+        options = self.options(numerics, config, check_values, batch_invariant, num_sms, pdl)
         return self.queued(self.c.finegemm_grouped_gemm, args, options, (a, sfa, b, sfb, d, numbers), epilogue)
 
     def prepare_k_grouped(

@@ -2,9 +2,11 @@
 it runs, in graphs, on fewer SMs, with dependent launches and for any M, and right ones where memory has more than 2^31
 elements."""
 
+import itertools
+
 import torch
 
-from gpu_cases import LAYOUTS, Guarded, Operands, differing, model, operands, sample_rows
+from gpu_cases import LAYOUTS, Guarded, Operands, blocks, differing, model, operands, sample_rows
 from gpu_grouped_cases import Problem, index_rows, masked_rows, offset_rows, prefix_rows, small_rows
 from gpu_library import ON
 from gpu_types import BF16, Types
@@ -49,6 +51,7 @@ class Mx(Types):
     MX_FEW = (1, 7, 15, 16, 17, 31, 32, 33, 64, 100, 129, 200)  # rows of random products
     MX_LAYOUTS: tuple[str, ...] = LAYOUTS
     MX_KERNELS: int | None = None  # of each kind at most that are repeated
+    MX_REENCODED: tuple[tuple[int, int, int], ...] = ((2100, 4096, 2048), (4096, 2120, 1552))
     # M, N, K, M a multiple of 128: D has more than 2^31 elements, then B, then A.
     MX_HUGE: tuple[tuple[int, int, int], ...] = ((300_032, 14_400, 128), (256, 300_032, 7168), (300_032, 256, 7168))
     # M, num_sms and pdl of calls whose first row is the same.
@@ -168,9 +171,61 @@ class Mx(Types):
             p = MxProblem(offset_rows(list(self.MX_ROWS), 3, 5), n, k, "row", self.generator, of_a=of_a)
             for _, num_sms, pdl in self.MX_CALLS:
                 p.out.all.fill_(p.VALUE)
-                p.prepare(self.tested, num_sms=num_sms, pdl=pdl)()
+                p.prepare(self.tested, num_sms=num_sms, pdl=pdl, batch_invariant=ON)()
                 self.demand(p.wrong(self.tested, self.random, 3, 4), f"groups, num_sms {num_sms}, pdl {pdl}")
         return {"calls": 4 * len(self.MX_CALLS)}
+
+    def by_steps(self, a, sfa, b, sfb, prepare) -> torch.Tensor:
+        """D of a call that re-encodes its operands, made by a call for each step. `prepare` makes that of a product."""
+        operands = []
+        for codes, scales in ((a, sfa), (b, sfb)):
+            if scales.dtype == torch.int32:
+                *stacks, rows, k = codes.shape
+                to, words = torch.empty_like(codes, memory_format=torch.contiguous_format), scales
+                scales = torch.empty(*stacks, blocks(k), rows + -rows % 4, device=codes.device)[..., :rows].mT
+                self.tested.reencode(codes, words, to, scales)
+                codes = to
+            operands += [codes, scales]
+        d, call = prepare(*operands)
+        call()
+        return d
+
+    def mx_reencoded(self):
+        """Calls that re-encode their operands have the bits of those steps, each time, in graphs and with dependent
+        launches."""
+        calls, wanted = [], []
+        for (m, n, k), of_a, layout in itertools.product(self.MX_REENCODED, (True, False), self.MX_LAYOUTS):
+            x = mx_operands(m, n, k, layout, self.generator, 16, of_a)
+
+            def product(a, sfa, b, sfb, pdl=0):
+                d = torch.empty(a.shape[0], b.shape[0], dtype=BF16, device=a.device)
+                return d, self.tested.prepare(a, sfa, b, sfb, d, pdl=pdl, prefetch_weights=pdl)
+
+            wanted.append(self.by_steps(*x, product))
+            calls.append((f"{m}x{n}x{k} {of_a} {layout}", *product(*x, pdl=self.random.randint(0, 1))))
+            self.demand("" if self.is_reencoded(m, n, k, of_a) else "nothing is re-encoded", m, n, k, of_a)
+        for of_a in (True, False):
+            p = MxProblem(
+                offset_rows([0, 900, 70, 1500], 3, 5), *self.MX_REENCODED[0][1:], "mn", self.generator, of_a=of_a
+            )
+
+            def of_rows(a, sfa, b, sfb, p=p):
+                d = torch.empty_like(p.d)
+                return d, self.tested.prepare_grouped(a, sfa, b, sfb, d, p.numbers, p.rows.form, p.rows.alignment)
+
+            want = self.by_steps(p.a, p.sfa, p.b, p.sfb, of_rows)
+            p.prepare(self.tested)()
+            begin, end = p.rows.spans[0][1], p.rows.spans[-1][2]
+            wrong = differing(p.d[begin:end], want[begin:end]) if want.is_cuda else 0
+            self.demand("" if not wrong and p.out.intact() else f"{wrong} elements", "groups", of_a)
+        firsts = self.repeated_by_graph(calls)
+        for (what, *_), first, want in zip(calls, firsts, wanted, strict=True):
+            wrong = differing(first, want) if want.is_cuda else 0  # the CPU re-encodes nothing
+            self.demand(f"{wrong} elements" if wrong else "", what)
+        return {"products": len(calls) + 2, "runs": self.RUNS}
+
+    def is_reencoded(self, m: int, n: int, k: int, of_a: bool) -> bool:
+        return self.tested.explain(m, n, k, a_mx=int(of_a), b_mx=1)["reencoded"]["taken"]
 
     def mx_beyond_31_bits(self):
         """A, B or D with more than 2^31 elements."""

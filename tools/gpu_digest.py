@@ -32,6 +32,7 @@ OPERATIONS = {
         "src/plan/candidates/*",
         "src/ops/gemm/*",
         "src/ops/gemm/finish/*",
+        "src/ops/reencoded_gemm/*",
     ],
     "quantize": [
         "src/ops/quantize/*",

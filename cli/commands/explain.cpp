@@ -109,8 +109,10 @@ ExitCode run(const ExplainOptions& o, const Front& front) {
                              chosen.is_null() ? "no kernel can take it" : chosen.at("name").get<std::string>());
     if (!chosen.is_null()) print_chosen(front, chosen);
     if (const auto other = out.value("reencoded", nlohmann::json()); !other.is_null())
-        front.out << fmt::format("re-encoded before, with a scale for each 128 of K (docs/mxfp8.md): {}, {:.2f}\n",
-                                 other.at("name").get<std::string>(), number(other, "us"));
+        front.out << fmt::format(
+            "re-encoded with a scale for each 128 of K (docs/mxfp8.md): {}, {:.2f}, behind {:.2f}{}\n",
+            other.at("name").get<std::string>(), number(other, "us"), number(other, "before_us"),
+            other.at("taken").get<bool>() ? ": which calls take" : "");
     const size_t width = width_of(out.at("candidates"));
     front.out << '\n'
               << fmt::format(fmt::runtime(kColumns), "kernel", width, "total", "launch", "compute", "memory", "tiles",

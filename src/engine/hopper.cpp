@@ -22,6 +22,7 @@
 #include "ops/operation_launch.h"
 #include "ops/prenorm/source.h"
 #include "ops/quantize/source.h"
+#include "ops/reencoded_gemm/call.h"
 #include "ops/routing/source.h"
 #include "ops/scale_layout/source.h"
 #include "ops/swiglu/source.h"
@@ -123,6 +124,14 @@ const Computing& HopperBackend::gemm(const Call& call) {
     driver_->check_process();
     const GemmOptions& options = call.options;
     if (call.a.matrix.cols == 0) return zero(call);
+    if (takes_reencoded(call)) {
+        const cuda::CurrentDevice current(device_);
+        const ReencodedCall reencoded(call);
+        const cuda::StreamMemory operands(memory(), reencoded.bytes(), options.stream);
+        return reencoded.run(
+            operands.data(), [&](const ReencodeCall& operand) { start(operand); },
+            [&](const Call& product) -> const Computing& { return gemm(product); });
+    }
     CallKey key = key_of(call);
     std::shared_ptr<Launch> launch = find_launch(key, options.config);
     const cuda::CurrentDevice current(device_);
@@ -307,6 +316,15 @@ void HopperBackend::run(const Operation& operation) {
 bool HopperBackend::is_fp8_faster(const FourBitShape& shape) {
     const plan::Problem problem = plan::problem_of(fp8_shape(shape));
     return answer_of(fp8_, problem, [&] { return finegemm::is_fp8_faster(problem, spec_, &table_); });
+}
+
+bool HopperBackend::takes_reencoded(const Call& call) {
+    const GemmOptions& options = call.options;
+    const bool may =
+        is_mx(call.sfb.matrix) && options.config.empty() && !options.batch_invariant.value_or(batch_invariant_);
+    if (!may) return false;
+    const plan::Problem problem = problem_of(call, batch_invariant_);
+    return answer_of(reencoded_, problem, [&] { return plan::is_reencoded_faster(problem, spec_, &table_); });
 }
 
 void HopperBackend::run_four_bit(const FourBitCall& call) {

@@ -164,6 +164,7 @@ private:
     bool is_fused_faster(const MoeShape& shape);
     bool is_storing_sums_faster(const MoeShape& shape);
     bool is_fp8_faster(const FourBitShape& shape);
+    bool takes_reencoded(const Call& call);
     void run_four_bit(const FourBitCall& call);
     void run_moe(const MoeCall& call);
     void run_ep_moe(const EpMoeCall& call);
@@ -204,6 +205,7 @@ private:
     Answers fused_[2];
     Answers stores_sums_;  // is a layer faster whose second product stores sums?
     Answers fp8_;          // is FP8 faster than weights of 4 bits?
+    Answers reencoded_;    // are products with MX scales faster with operands that are re-encoded in the call?
     std::unordered_map<CallKey, std::shared_ptr<Launch>, CallKeyHash> launches_;
     std::tuple<KeptLaunches<MqaCallKey, MqaLaunch>, KeptLaunches<PrenormCallKey, PrenormLaunch>,
                KeptLaunches<FourBitCallKey, FourBitLaunch>>

@@ -88,12 +88,15 @@ Error cannot_take(const std::string& name, const Problem& p, std::string_view wh
 
 static double rounded(double us) { return std::round(us * 100) / 100; }
 
-/// The kernel of the same numbers with a scale for each 128 of K, which finegemm.mxfp8.reencode makes.
-static nlohmann::ordered_json reencoded(Problem problem, const DeviceSpec& device) {
-    problem.a.scaling = problem.b.scaling = Scaling::Rows;
-    const auto choice = choice_of(problem, device, nullptr);
+/// The kernel of the same numbers with a scale for each 128 of K, which `reencode` makes, or the call itself where that
+/// is expected to be faster.
+static nlohmann::ordered_json explain_reencoded(const Problem& mx, const DeviceSpec& device, const PlanTable* user) {
+    const auto choice = choice_of(reencoded(mx), device, user);
     if (!choice) return nullptr;
-    return {{"name", name_of(choice->config)}, {"us", rounded(cost(problem, device, choice->config).total)}};
+    return {{"name", name_of(choice->config)},
+            {"us", rounded(cost(reencoded(mx), device, choice->config).total)},
+            {"before_us", rounded(reencoding_us(mx, device))},
+            {"taken", is_reencoded_faster(mx, device, user)}};
 }
 
 std::string explain(const Problem& problem, const DeviceSpec& device, const PlanTable* user) {
@@ -124,7 +127,7 @@ std::string explain(const Problem& problem, const DeviceSpec& device, const Plan
         shape);
     ordered_json out = {
         {"line", text_of(problem)}, {"problem", std::move(asked)}, {"device", device.name}, {"chosen", nullptr}};
-    if (problem.b.scaling == Scaling::Mx) out["reencoded"] = reencoded(problem, device);
+    if (problem.b.scaling == Scaling::Mx) out["reencoded"] = explain_reencoded(problem, device, user);
     const auto choice = choice_of(problem, device, user);
     ordered_json& list = out["candidates"] = ordered_json::array();
     for (const Entry& e : entries) {

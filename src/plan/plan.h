@@ -109,6 +109,14 @@ struct Choice {
 /// loaded for this device, or null. Throws Error(Unsupported) when nothing fits.
 Choice choose(const Problem& problem, const DeviceSpec& device, const PlanTable* user = nullptr);
 
+/// The product that is left of one with MX scales whose operands are re-encoded with scales for 128 of K.
+Problem reencoded(Problem mx);
+/// Predicted microseconds of the launches that do that, which come before it.
+double reencoding_us(const Problem& mx, const DeviceSpec& device);
+/// Are these and the product that is left expected to take less? Their bits are others, so never where those of a row
+/// may not depend on M. `user`: a table that was loaded for this device, or null.
+bool is_reencoded_faster(const Problem& mx, const DeviceSpec& device, const PlanTable* user = nullptr);
+
 /// The command that says which kernels can take a problem, and why others cannot.
 std::string explain_command(const Problem& problem);
 
