@@ -17,7 +17,8 @@ namespace finegemm {
 /// As MX has them, scales are exponents of powers of two, each for a row and 32 of K, the four of 128 of K in a word of
 /// UE8M0x4, the first one in its lowest byte: [M, ceil(K/128)] and [N, ceil(K/128)], those of A or f32 for 128 of K as
 /// above. Exponent e is 2^(e - 127), 0 for e = 0, infinity or NaN for 255; bytes behind the last 32 of K are 0. For one
-/// product and groups of rows of e4m3, with D in bf16. docs/mxfp8.md has the arithmetic.
+/// product and groups of rows of e4m3, with D in bf16. docs/mxfp8.md has the arithmetic. Without batch_invariant a GPU
+/// may re-encode both operands before, as `reencode` does, in memory of its pool, where that is expected to be faster.
 /// One of A and B may be e5m2, as gradients are: docs/scales.md has the products that there are of it.
 /// A and B may be bf16 or f16 instead, without scales: sfa and sfb are left empty then, and D is of their type or f32.
 /// Such an A or B may have contiguous columns instead of rows, as the transposed view of a row-major [K, N] has: row
@@ -151,7 +152,7 @@ struct GroupedGemmArgs {
 /// With rows_of_a or rows_of_d of an Epilogue A and sfa, or D, have rows of their own number.
 /// G from 1 to 4096, M any value and no promise about how much of it is used, N a multiple of 8, K a multiple of 16 and
 /// not 0. M = 0 or N = 0 does nothing. Rows of D that belong to no group are not written, except that Indices makes
-/// them zero. Otherwise as `gemm`; `options.batch_invariant` changes nothing, as it holds always.
+/// them zero. Otherwise as `gemm`; `options.batch_invariant` changes nothing but for exponents, as it holds always.
 FINEGEMM_API void grouped_gemm(Context& context, const GroupedGemmArgs& args, const GemmOptions& options = {});
 
 /// Layout of the groups' parts of A and B in memory. The values are part of the C ABI.

@@ -120,7 +120,7 @@ TEST(CpuReencode, ZerosAndNanHaveNoSay) {
     EXPECT_EQ(scale_of(row_of(200, 0xff, 100, 0x7f)), 1.0f);
 }
 
-/// Their factor would be more than a float holds: no infinity times zero.
+/// The factor of such codes would be more than a float holds: there is no infinity times zero.
 TEST(CpuReencode, ZerosStayZeroBesideMuchSmallerValues) {
     for (int64_t e = 128; e < 255; ++e)
         for (const int64_t others : {int64_t{1}, e - 127, e - 126, int64_t{20}}) {

@@ -152,7 +152,7 @@ private:
     }
 };
 
-/// Of rows where not told otherwise.
+/// A problem has scales of rows where not told otherwise.
 inline ReencodeProblem random_reencode(std::mt19937& random) {
     const auto one_of = [&](std::initializer_list<int64_t> choices) {
         return choices.begin()[random() % choices.size()];
