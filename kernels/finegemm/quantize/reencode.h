@@ -46,7 +46,7 @@ struct ReencodeConfig {
     FG_HD constexpr uint32_t unroll() const { return square_blocks ? 1 : 2; }
     FG_HD constexpr uint32_t threads() const { return square_blocks ? kScaleBlock * kLanes : 256; }
     FG_HD constexpr uint32_t warps() const { return threads() / kWarpSize; }
-    FG_HD constexpr uint32_t ctas_per_sm() const { return square_blocks ? 2 : 6; }
+    FG_HD constexpr uint32_t ctas_per_sm() const { return square_blocks ? 2 : 5; }
     /// Rows and columns that a CTA does at once. Warps have neighbouring rows: exponents and scales of these often lie
     /// side by side.
     FG_HD constexpr uint32_t task_rows() const { return square_blocks ? kScaleBlock : unroll() * warps(); }
