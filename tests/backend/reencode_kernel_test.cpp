@@ -84,8 +84,7 @@ TEST(ReencodeTasks, CoverEachVectorOnce) {
                     for (uint32_t u = 0; u < c.unroll(); ++u) {
                         const auto [matrix, first] = reencode_task(c, m, k, i);
                         const RowCol mine = c.origin(thread);
-                        const uint32_t row = first.row + mine.row;
-                        const uint32_t col = first.col + mine.col + u * kWarpSize * c.kVector;
+                        const uint32_t row = first.row + mine.row + u * c.warps(), col = first.col + mine.col;
                         if (row >= m || col >= k) continue;
                         EXPECT_TRUE(seen.insert({matrix, row, col}).second);
                     }
