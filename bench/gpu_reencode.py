@@ -137,6 +137,7 @@ class Reencode(Fixture):
                 torch.cuda.synchronize()
                 for to in found:
                     moved += (to.bytes() != first).sum()
+                torch.cuda.synchronize()  # before the streams clear what is compared
             if count := moved.item():
                 raise AssertionError(f"{problem}: {count} elements moved in {self.RUNS} runs")
         return {"problems": len(problems), "runs": self.RUNS}
