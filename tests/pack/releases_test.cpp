@@ -128,7 +128,10 @@ TEST_P(Releases, OfProductsLeaveNoLoadOfTheirStageOnItsWay) {
         const auto counts = [&](const Step& x) {
             return x.loads() && !(config.finish == Finish::Indexed && x.loads_four_words());
         };
-        const size_t loads = expect_none_late(*pack.find(source), source.entry, 2, counts, late);
+        // Promotions by scales of rows lie behind branches that always lead there. A path around two of them ends with
+        // what a k-slice says of its sums, which gives no stage back.
+        const bool sums = config.k_slices() > 1 && kernel_plan(config).promotion == Promotion::RowScale;
+        const size_t loads = expect_none_late(*pack.find(source), source.entry, sums ? 1 : 2, counts, late);
         EXPECT_TRUE(loads >= 2 || kernel_plan(config).promotion != Promotion::BlockScale) << source.entry;
     }
 }

@@ -92,7 +92,7 @@ __device__ uint32_t largest_of_cta(uint32_t x) {
 template <ReencodeConfig C>
 __device__ void reencode(const ReencodeParams& p) {
     static_assert(!C.square_blocks || C.warps() == kWarpSize);
-    ptx::grid_dependency_wait();  // the kernel before this one may still write codes, or read q
+    ptx::grid_dependency_wait();  // codes may still be written until then, and q be read
     ptx::grid_launch_dependents();
     const RowCol mine = C.origin(threadIdx.x);
     const uint64_t tasks = reencode_tasks(C, p.rows, p.cols, p.matrices);
