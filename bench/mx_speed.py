@@ -6,8 +6,8 @@ Usage: mx_speed.py --library FILE [--rounds N] [--rows M] [--sweep FOLDER] [--ou
 
 --rows: of products, and expected ones of groups, at most. --sweep: where times of every kernel go, for fit_costs.py.
 "mx": exponents of both operands, a call; "kernel": its kernel without re-encoding, where the call does that. "rows":
-weights that were re-encoded before with scales of rows, and activations with scales for 128; with
-scales of 128x128 blocks they are FP8's own. "on the fly": both operands re-encoded, then the product.
+weights that were re-encoded before with scales of rows, for groups row-major, and activations with scales for 128;
+with scales of 128x128 blocks they are FP8's own. "on the fly": both operands re-encoded, then the product.
 """
 
 import argparse
@@ -56,10 +56,11 @@ class MxRows(Rows):
     def forms(self, a, b, words: tuple, prepare) -> dict:
         """Calls of the same codes with other scales. `prepare` makes a product of operands and scales."""
 
-        def of_rows(x: torch.Tensor) -> torch.Tensor:
-            return self.scales(*x.shape[:-1], blocks(x.shape[-1]), mn_major=True)
+        def of_rows(x: torch.Tensor, mn_major: bool = True) -> torch.Tensor:
+            return self.scales(*x.shape[:-1], blocks(x.shape[-1]), mn_major=mn_major)
 
-        x, of_x, w, of_w = torch.empty_like(a), of_rows(a), torch.empty_like(b), of_rows(b)
+        one = b.dim() == 2  # kernels for groups of rows read scales of B row by row fastest
+        x, of_x, w, of_w = torch.empty_like(a), of_rows(a), torch.empty_like(b), of_rows(b, one)
         late = prepare(x, of_x, w, of_w, pdl=1)
 
         def on_the_fly():
@@ -71,7 +72,7 @@ class MxRows(Rows):
         of_blocks = self.scales(*stacks, blocks(n), blocks(k))
         return {
             "fp8": prepare(a, of_rows(a), b, of_blocks),
-            "rows": prepare(a, of_rows(a), b, of_rows(b)),
+            "rows": prepare(a, of_rows(a), b, of_rows(b, one)),
             "on the fly": on_the_fly,
         }
 

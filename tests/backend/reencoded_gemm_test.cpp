@@ -31,6 +31,13 @@ TEST(ReencodedGemm, IsForManyRows) {
     EXPECT_FALSE(plan::is_reencoded_faster(p, device)) << "the bits of a row may not depend on M";
     EXPECT_FALSE(plan::is_reencoded_faster({.m = 4096, .n = 4096, .k = 7168}, device))
         << "there is nothing to re-encode";
+    const auto masked = [](uint32_t groups, uint32_t expected) {
+        plan::Problem of_rows = mx_problem(groups * expected * 3 / 2, 6144, 7168);
+        of_rows.groups = {Grouping::Rows, groups, expected};
+        return of_rows;
+    };
+    EXPECT_TRUE(plan::is_reencoded_faster(masked(4, 256), device));
+    EXPECT_FALSE(plan::is_reencoded_faster(masked(32, 192), device));
 }
 
 /// Words of exponents that differ by 3 at most: of few groups a value changes.
@@ -56,6 +63,8 @@ void run_reencoded(const Args& args, const GemmOptions& options) {
         memory.data(), [&](const ReencodeCall& operand) { run_on_cpu(operand, pool); },
         [&](const Call& product) {
             EXPECT_TRUE(product.row_b_scales());
+            const ConstMatrix& scales = product.sfb.matrix;
+            EXPECT_EQ(mx.of_rows() ? scales.col_stride : scales.row_stride, 1);
             cpu_gemm(product, pool);
         });
 }
@@ -82,6 +91,28 @@ TEST(ReencodedGemm, IsNearTheProductOfTheExponents) {
             for (int64_t c = 0; c < p.n; ++c)
                 ASSERT_NEAR(float_of_bf16(p.d.at(r, c)), exact[static_cast<size_t>(r * p.n + c)], 0.01f * largest)
                     << of_a << ": " << r << ", " << c;
+    }
+}
+
+TEST(ReencodedGemm, OfGroupsHasTheRowsOfEachAlone) {
+    for (const bool masked : {true, false}) {
+        const GroupForm form = masked ? GroupForm::Masked : GroupForm::Offsets;
+        test::GroupedProblem p(test::random_grouping(form, 3, 20, 1, 7), 136, 400, 3, 16, 2, true);
+        make_words(p.sfa, 5), make_words(p.sfb, 6);
+        const GemmOptions options{.numerics = Numerics::Exact};
+        GroupedGemmArgs args = p.args();
+        args.sfa.matrix.dtype = args.sfb.matrix.dtype = DType::UE8M0x4;
+        run_reencoded(args, options);
+        for (int64_t row = 0; row < p.rows(); ++row) {
+            const int64_t group = p.grouping.group_of(row);
+            if (group < 0) continue;
+            const uint16_t* d = &p.d.at(p.buffer_row(row), 0);
+            const std::vector<uint16_t> of_groups(d, d + p.n);
+            GemmArgs alone = p.dense(row, group);
+            alone.sfa.dtype = alone.sfb.dtype = DType::UE8M0x4;
+            run_reencoded(alone, options);
+            ASSERT_EQ(of_groups, std::vector<uint16_t>(d, d + p.n)) << masked << ": row " << row;
+        }
     }
 }
 

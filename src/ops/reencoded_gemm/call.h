@@ -19,10 +19,10 @@ public:
         Call product(mx_, options_);
         auto* at = static_cast<uint8_t*>(memory);
         ReencodeOptions o{.stream = mx_.options.stream, .pdl = mx_.options.pdl, .poll = mx_.options.poll};
-        for (const auto& [codes, scales] : {Operand{&Call::b, &Call::sfb}, Operand{&Call::a, &Call::sfa}}) {
-            if (!is_mx((mx_.*scales).matrix)) continue;
-            reencode(call_of(mx_.*codes, mx_.*scales, at, product.*codes, product.*scales, o));
-            at += bytes_of(mx_.*codes);
+        for (const Operand& x : kOperands) {
+            if (!is_mx((mx_.*x.scales).matrix)) continue;
+            reencode(call_of(x, at, product, o));
+            at += bytes_of(x);
             o.pdl = true;
         }
         return multiply(product);
@@ -33,10 +33,13 @@ private:
         ConstStack Call::*codes;
         ConstStack Call::*scales;
     };
-    static size_t bytes_of(const ConstStack& codes);
-    /// That of one operand, which becomes `to` and `to_scales` in the memory `at`.
-    static ReencodeCall call_of(const ConstStack& codes, const ConstStack& words, uint8_t* at, ConstStack& to,
-                                ConstStack& to_scales, const ReencodeOptions& options);
+    static constexpr Operand kOperands[] = {{&Call::b, &Call::sfb}, {&Call::a, &Call::sfa}};
+
+    size_t bytes_of(const Operand& x) const;
+    /// Kernels for groups of rows read scales of B row by row fastest, others column by column.
+    bool has_row_major_scales(const Operand& x) const { return mx_.of_rows() && x.codes == &Call::b; }
+    /// That of one operand, which `product` then has, in the memory `at`.
+    ReencodeCall call_of(const Operand& operand, uint8_t* at, Call& product, const ReencodeOptions& options) const;
 
     const Call& mx_;
     GemmOptions options_;  // of the product
