@@ -25,6 +25,7 @@ __all__ = [
     "quantize_columns",
     "quantize_rows",
     "quantize_weights",
+    "reencode",
 ]
 
 Array = Any  # a jax.Array, or what stands for one in a program that is traced
@@ -240,3 +241,15 @@ def quantize_columns(
         results |= {"row_q": _of(dtype, m, k), "row_scales": _of(jnp.float32, m, _blocks(k))}
     operands = {"x": x, "offsets": offsets}
     return tuple(_called("quantize_columns", operands, results, {"power_of_two_scales": power_of_two_scales}))
+
+
+def reencode(codes: Array, words: Array, *, blocks: bool = False) -> tuple[Array, ...]:
+    """finegemm.reencode: codes [M, K] or [G, M, K], words [M, ceil(K/128)] of each. Returns codes and new scales.
+
+    Scales of rows [M, ceil(K/128)] of each matrix, or with `blocks` [ceil(M/128), ceil(K/128)].
+    """
+    _check_dimensions("reencode", codes=(codes, (2, 3)), words=(words, (2, 3)))
+    *matrices, rows, k = codes.shape
+    scales = _of(jnp.float32, *matrices, _blocks(rows) if blocks else rows, _blocks(k))  # their shape says which
+    results = {"q": _of(codes.dtype, *codes.shape), "scales": scales}
+    return tuple(_called("reencode", {"codes": codes, "words": words}, results, {}))

@@ -172,6 +172,17 @@ def test_a_program_has_products_of_heads_and_before_a_norm(run):
     assert_equal(run(lambda *args: products(fj, *args), *args), products(finegemm, *args))
 
 
+@pytest.mark.parametrize("blocks", (False, True))
+def test_a_program_has_scales_of_exponents(blocks, run):
+    def scaled(module, codes, words):
+        return module.reencode(codes, words, blocks=blocks)
+
+    codes = finegemm.quantize_rows(values(1, 140, 256))[0]
+    words = np.random.default_rng(2).integers(0, 2**31, (2, 140, 2), dtype=np.int32)
+    args = np.stack([codes] * 2), words
+    assert_equal(run(lambda *args: scaled(fj, *args), *args), scaled(finegemm, *args))
+
+
 def test_codes_may_be_e5m2(run):
     codes, _ = run(lambda x: fj.quantize_rows(x, dtype=jnp.float8_e5m2, power_of_two_scales=True), values(0, 16, 128))
     assert codes.dtype == jnp.float8_e5m2 and np.asarray(codes.astype(jnp.float32)).any()

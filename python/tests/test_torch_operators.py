@@ -62,6 +62,12 @@ def paged(device):
     return ft.quantize_rows(values(device, 2, 1, 8, 64))[0], torch.cat(parts, 1), values(device, 2, 8)
 
 
+def exponents(device):
+    """Codes, and words of exponents."""
+    words = torch.randint(0, 256, (70, K // 128), generator=torch.Generator().manual_seed(2)) * 0x1010101 >> 1
+    return ft.quantize_rows(values(device, 70, K))[0], words.to(device, torch.int32)
+
+
 def of_all(device):
     """Each operator as (name, arguments, call)."""
     dense, rows = tuple(pair(device)), pair(device, row_b_scales=True)
@@ -80,6 +86,7 @@ def of_all(device):
         "quantize_columns_and_rows": ((x,), lambda x: ft.quantize_columns(x, rows=True)),
         "quantize_group_columns": ((x,), lambda x: ft.quantize_columns(x, [0, 7, 7, 70])),
         "quantize_group_columns_and_rows": ((x,), lambda x: ft.quantize_columns(x, [0, 7, 7, 70], rows=True)),
+        "reencode": (exponents(device), ft.reencode),
         "scale_layout_new": ((dense[1],), lambda sf: ft.scale_layout(sf, packed=True)),
         "prenorm_gemm_new": ((x.bfloat16(), values(device, 24, K)), ft.prenorm_gemm),
         "moe_new": (layer_of_experts(device), ft.moe),
@@ -153,7 +160,7 @@ def test_one_graph_serves_every_number_of_rows(name, device):
     arguments, call = of_all(device)[name]
     compiled = torch.compile(call, fullgraph=True, backend=count, dynamic=True)
     for rows in (66, 70, 47):
-        of_rows = 2 if "gemm" in name else 1
+        of_rows = 2 if "gemm" in name or name == "reencode" else 1
         some = tuple(x[:rows] for x in arguments[:of_rows]) + arguments[of_rows:]
         if "group" in name or "mqa" in name:
             some = arguments
@@ -170,7 +177,7 @@ def test_one_graph_serves_every_number_of_rows(name, device):
 @pytest.mark.parametrize("name", NAMES)
 def test_backward_through_it_raises(name, device):
     arguments, call = of_all(device)[name]
-    first = next(x for x in arguments if x.dtype == torch.float32)
+    first = next(x for x in arguments if x.dtype.is_floating_point)
     needing = tuple(x.clone().requires_grad_() if x is first else x for x in arguments)
     of_integers = name == "scale_layout_new" or "topk" in name
     out = next(x for x in flat(call(*needing)) if x.dtype.is_floating_point or of_integers)

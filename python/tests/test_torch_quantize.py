@@ -2,6 +2,7 @@
 
 import pytest
 
+import finegemm
 from torch_support import DEVICES, ft, torch
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
@@ -48,3 +49,12 @@ def test_rows_come_with_columns(offsets, device):
     x = values(device, 2, 35, K)
     results = ft.quantize_columns(x, offsets, rows=True)
     assert same(results[:-2], ft.quantize_columns(x, offsets)) and same(results[-2:], ft.quantize_rows(x))
+
+
+@pytest.mark.parametrize("blocks", (False, True))
+def test_exponents_become_scales_as_they_do_for_finegemm(blocks, device):
+    codes = torch.stack([ft.quantize_rows(values(device, 70, K))[0]] * 3)
+    words = torch.randint(0, 2**31, (3, 70, K // 128), generator=torch.Generator().manual_seed(2)).to(device).int()
+    results = ft.reencode(codes, words, blocks=blocks)
+    assert same(results, finegemm.reencode(codes, words, blocks=blocks))
+    assert results[1].shape == (3, 1 if blocks else 70, 2) and (blocks or results[1].stride(1) == 1)

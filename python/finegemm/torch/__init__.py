@@ -16,6 +16,7 @@ from .functions import (
     quantize_columns,
     quantize_rows,
     quantize_weights,
+    reencode,
     scale_layout,
 )
 from .indexer import mqa_logits, paged_mqa_logits
@@ -52,6 +53,7 @@ __all__ = [
     "quantize_rows",
     "quantize_weight",
     "quantize_weights",
+    "reencode",
     "scale_layout",
     "topk",
 ]

@@ -257,6 +257,17 @@ def quantize_columns(
     return *columns, codes.view(x.shape), scales.view(*x.shape[:-1], scales.shape[-1])
 
 
+def reencode(codes: Tensor, words: Tensor, *, blocks: bool = False) -> tuple[Tensor, Tensor]:
+    """MXFP8, codes [M, K] or [G, M, K] with exponents for 32 columns, as codes with scales for 128. Returns both.
+
+    words [M, ceil(K/128)] of each matrix: int32 of four exponents, as finegemm.mxfp8.pack_scales makes them. Scales are
+    those of rows, MN-major, or with `blocks` of 128x128 blocks. K is a multiple of 16. As finegemm.reencode;
+    finegemm.mxfp8.reencode takes exponents of any form, and says how much is kept.
+    """
+    new_codes, scales = call(operators.reencode, codes, words, blocks)
+    return new_codes, scales
+
+
 def scale_layout(
     sf: Tensor, *, packed: bool = False, rows: int | None = None, power_of_two_scales: bool = False
 ) -> Tensor:

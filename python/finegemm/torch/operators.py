@@ -165,6 +165,10 @@ def quantize_group_columns_and_rows(x: Tensor, offsets: Tensor, power_of_two_sca
     return finegemm.quantize_columns(x, offsets=offsets, rows=True, power_of_two_scales=power_of_two_scales)
 
 
+def reencode(codes: Tensor, words: Tensor, blocks: bool) -> tuple[Tensor, Tensor]:
+    return finegemm.reencode(codes, words, blocks=blocks)
+
+
 def _capacity(x: Tensor, offsets: Tensor) -> Any:
     """Rows when each group is padded to whole blocks, however they fall to groups: known without a look at them."""
     return (x.shape[0] + (offsets.shape[0] - 1) * (BLOCK - 1)) // BLOCK * BLOCK
@@ -183,7 +187,13 @@ def _scales(x: Tensor, *shape: Any) -> Tensor:
 
 
 def _mn_major_scales(x: Tensor, rows: Any, blocks: Any) -> Tensor:
-    return x.new_empty_strided((rows, blocks), (1, _ceil_div(rows, 4) * 4), dtype=torch.float32)
+    return _mn_major(x, (), rows, blocks, torch.float32)
+
+
+def _mn_major(x: Tensor, matrices: Any, rows: Any, cols: Any, dtype: Dtype) -> Tensor:
+    pitch = _ceil_div(rows, 4) * 4
+    strides = (*(pitch * cols for _ in matrices), 1, pitch)
+    return x.new_empty_strided((*matrices, rows, cols), strides, dtype=dtype)
 
 
 def _new_rows(x: Tensor, _: bool, dtype: Dtype = E4M3, whole_rows: bool = False) -> tuple[Tensor, Tensor]:
@@ -223,6 +233,13 @@ def _new_group_columns_and_rows(x: Tensor, offsets: Tensor, _: bool) -> tuple[Te
     return *_new_group_columns(x, offsets, _), *_new_rows_beside_columns(x)
 
 
+def _new_reencoded(codes: Tensor, words: Tensor, blocks: bool) -> tuple[Tensor, Tensor]:
+    if blocks:
+        return _new_blocks(codes, False)
+    *matrices, rows, k = codes.shape
+    return _codes(codes, *codes.shape), _mn_major(codes, matrices, rows, _ceil_div(k, BLOCK), torch.float32)
+
+
 def scale_layout_new(sf: Tensor, packed: bool, rows: int | None, power_of_two_scales: bool) -> Tensor:
     return finegemm.scale_layout(sf, packed=packed, rows=rows, power_of_two_scales=power_of_two_scales)
 
@@ -232,9 +249,7 @@ def _new_scale_layout(sf: Tensor, packed: bool, rows: int | None, _: bool) -> Te
     r = r if rows is None else rows
     cols = cols if sf.dtype != torch.int32 else 4 * cols
     cols = _ceil_div(cols, 4) if packed else cols
-    pitch = _ceil_div(r, 4) * 4
-    strides = (*(pitch * cols for _ in matrices), 1, pitch)
-    return sf.new_empty_strided((*matrices, r, cols), strides, dtype=torch.int32 if packed else torch.float32)
+    return _mn_major(sf, matrices, r, cols, torch.int32 if packed else torch.float32)
 
 
 def _nothing(*arguments: Any) -> None:
@@ -309,6 +324,7 @@ define_new(quantize_columns_and_rows, f"(Tensor x, {_CODES}, Tensor, Tensor)", _
 _GROUP_CODES = f"(Tensor x, Tensor offsets, {_CODES}, Tensor"
 define_new(quantize_group_columns, f"{_GROUP_CODES})", _new_group_columns)
 define_new(quantize_group_columns_and_rows, f"{_GROUP_CODES}, Tensor, Tensor)", _new_group_columns_and_rows)
+define_new(reencode, "(Tensor codes, Tensor words, bool blocks) -> (Tensor, Tensor)", _new_reencoded)
 define_new(
     scale_layout_new,
     "(Tensor sf, bool packed, SymInt? rows, bool power_of_two_scales) -> Tensor",
