@@ -147,11 +147,12 @@ def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
     return layers.machine() | {"method": method, "rows": found}
 
 
-def parser_of(doc: str, rounds: int) -> argparse.ArgumentParser:
-    """What a script takes that times rows of the record of moe_speed once more."""
+def parser_of(doc: str, rounds: int, record: bool = True) -> argparse.ArgumentParser:
+    """What a script takes that times rows of the record of moe_speed, or others, once more."""
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("tested", metavar="BUILD.so")
-    parser.add_argument("record", type=pathlib.Path)
+    if record:
+        parser.add_argument("record", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--commit", default="", help="of the build; that of this tree without it")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path())

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""What bounds one call of a product and its SwiGLU, on the rows of gpu_check.py's gated_speed.
+
+Usage: gated_bounds.py BUILD.so [--rounds N] [--commit HASH] [--out FOLDER]
+
+"one" and "two" are timed in turn as there. Few rows also without products: every wgmma left out, kernels load, wait,
+promote, activate and store as before (layer_left_out.py). Many rows also as the GPU replays one thing again and again:
+what it draws on average, of what limit, and the clock of its SMs then. Needs torch and a Hopper GPU; what imports torch
+is imported where it is used, so that help can be had without it.
+"""
+
+import argparse
+import pathlib
+import subprocess
+import tempfile
+import time
+
+from layer_left_out import NO_PRODUCTS, parser_of, without, write
+
+MANY = 1000  # rows, from which power bounds
+SECONDS = 1.5  # of replays before the first look, as averages are of the last second
+ASK = ("power.draw.average", "power.limit", "clocks.sm", "clocks_event_reasons.sw_power_cap")
+
+
+def at_work(graph, looks: int = 3) -> dict:
+    """Of a graph that is replayed all the time: microseconds, watts drawn and the limit of these, MHz, and how often
+    the limit held clocks down."""
+    import torch
+
+    seen, replays = [], 0
+    graph.replay()
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+
+    def replay_until(done) -> None:
+        nonlocal replays
+        while not done():
+            for _ in range(20):
+                graph.replay()
+            torch.cuda.synchronize()
+            replays += 20
+
+    replay_until(lambda: time.perf_counter() - begin > SECONDS)
+    command = ["nvidia-smi", f"--query-gpu={','.join(ASK)}", "--format=csv,noheader,nounits"]
+    for _ in range(looks):
+        with subprocess.Popen([*command, f"--id={torch.cuda.current_device()}"], stdout=subprocess.PIPE) as program:
+            replay_until(lambda p=program: p.poll() is not None)
+            seen.append(program.communicate()[0].decode().strip().split(", "))
+    us = (time.perf_counter() - begin) * 1e6 / replays
+    drawn = sorted(float(look[0]) for look in seen)[looks // 2]
+    clocks = sorted(int(look[2]) for look in seen)[looks // 2]
+    held = sum(look[3] == "Active" for look in seen)
+    return {"us": round(us, 1), "watts": drawn, "limit": float(seen[0][1]), "MHz": clocks, "held": f"{held} of {looks}"}
+
+
+def record_of(options: argparse.Namespace) -> dict:
+    from gpu_gated import Gated
+    from gpu_layer import captured, replay_us
+    from gpu_library import Library
+
+    gated, rows = Gated(options), []
+    whole = gated.tested
+    with tempfile.TemporaryDirectory() as folder:
+        copy = pathlib.Path(folder) / "no_products.so"
+        copy.write_bytes(without(pathlib.Path(options.tested).read_bytes(), NO_PRODUCTS))
+        no_products = Library(str(copy))
+
+    def calls_of(library, groups: int, typical: int) -> dict:
+        """Of the same numbers of rows, whichever library."""
+        gated.reseed()
+        gated.tested = library
+        return {name: captured(call) for name, call in gated.both_ways(groups, typical).items()}
+
+    for groups, typical, _ in Gated.GATED_ROWS:
+        graphs = calls_of(whole, groups, typical)
+        if typical < MANY:
+            graphs["no products"] = calls_of(no_products, groups, typical)["one"]
+        row = {"groups": groups, "rows": typical, "us": replay_us(graphs, options.rounds)}
+        if typical < MANY:
+            row["no products of one"] = round(row["us"]["no products"] / row["us"]["one"], 3)
+        else:
+            row["at work"] = {name: at_work(graphs[name]) for name in ("one", "two")}
+            row["watts of limit"] = round(row["at work"]["one"]["watts"] / row["at work"]["one"]["limit"], 3)
+        rows.append(row)
+        print(row, flush=True)
+    gated.tested = whole
+    method = f"replays of CUDA graphs between events, L2 flushed, in turn, medians of {options.rounds}"
+    return gated.machine() | {"method": f"{method}; at work: replayed all the time, nvidia-smi", "rows": rows}
+
+
+def main() -> None:
+    options = parser_of(__doc__, 41, record=False).parse_args()
+    write(record_of(options), options.out, "gated_bounds")
+
+
+if __name__ == "__main__":
+    main()
