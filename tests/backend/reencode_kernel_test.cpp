@@ -18,9 +18,8 @@ using test::ReencodeProblem;
 template <bool Blocks>
 void run_config(const ReencodeLaunch& launch, uint32_t grid, uint32_t seed) {
     constexpr ReencodeConfig kConfig{Blocks};
-    if (launch.config == kConfig)
-        host_kernel::launch(
-            grid, kConfig.threads(), [&] { device::reencode<kConfig>(launch.params); }, seed);
+    const auto kernel = [&] { device::reencode<kConfig>(launch.params); };
+    if (launch.config == kConfig) host_kernel::launch(grid, kConfig.threads(), kernel, seed);
 }
 void run_kernel(const ReencodeLaunch& launch, uint32_t grid, uint32_t seed) {
     run_config<false>(launch, grid, seed);

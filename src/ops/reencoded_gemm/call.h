@@ -29,9 +29,9 @@ public:
     }
 
 private:
+    using Member = ConstStack(Call::*);
     struct Operand {
-        ConstStack Call::*codes;
-        ConstStack Call::*scales;
+        Member codes, scales;
     };
     static constexpr Operand kOperands[] = {{&Call::b, &Call::sfb}, {&Call::a, &Call::sfa}};
 
