@@ -157,12 +157,13 @@ class Layer:
 
 
 def captured(call) -> torch.cuda.CUDAGraph:
-    """Of a call that has been made once: its kernels are there."""
+    """Of a call that has been made once: its kernels are there. The graph keeps the call, whose tensors it uses."""
     call()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         call()
+    graph.call = call
     return graph
 
 
