@@ -58,7 +58,8 @@ def record_of(options: argparse.Namespace) -> dict:
     from gpu_layer import captured, replay_us
     from gpu_library import Library
 
-    gated, rows = Gated(options), []
+    gated = Gated(options)
+    rows: list[dict] = []
     whole = gated.tested
     with tempfile.TemporaryDirectory() as folder:
         copy = pathlib.Path(folder) / "no_products.so"
@@ -75,14 +76,14 @@ def record_of(options: argparse.Namespace) -> dict:
         graphs = calls_of(whole, groups, typical)
         if typical < MANY:
             graphs["no products"] = calls_of(no_products, groups, typical)["one"]
-        row = {"groups": groups, "rows": typical, "us": replay_us(graphs, options.rounds)}
+        us = replay_us(graphs, options.rounds)
+        rows.append({"groups": groups, "rows": typical, "us": us})
         if typical < MANY:
-            row["no products of one"] = round(row["us"]["no products"] / row["us"]["one"], 3)
+            rows[-1]["no products of one"] = round(us["no products"] / us["one"], 3)
         else:
-            row["at work"] = {name: at_work(graphs[name]) for name in ("one", "two")}
-            row["watts of limit"] = round(row["at work"]["one"]["watts"] / row["at work"]["one"]["limit"], 3)
-        rows.append(row)
-        print(row, flush=True)
+            drawn = {name: at_work(graphs[name]) for name in ("one", "two")}
+            rows[-1] |= {"at work": drawn, "watts of limit": round(drawn["one"]["watts"] / drawn["one"]["limit"], 3)}
+        print(rows[-1], flush=True)
     gated.tested = whole
     method = f"replays of CUDA graphs between events, L2 flushed, in turn, medians of {options.rounds}"
     return gated.machine() | {"method": f"{method}; at work: replayed all the time, nvidia-smi", "rows": rows}
