@@ -19,9 +19,10 @@ namespace {
 constexpr double kPass = 4, kSwigluSpeed = 0.85, kCombineSpeed = 0.95, kPermuteSpeed = 0.65, kRouted = 3450;
 
 /// How much longer than predicted a product takes with the activation. In tiles of 64 rows, which few rows take: more
-/// where no other CTA on the SM loads meanwhile. In larger ones, which end less evenly where an expert has no more rows
-/// than a tile: with twice as many a quarter of it. Fitted to layers with either form, so that what is chosen loses
-/// least.
+/// where no other CTA on the SM loads meanwhile; no longer where all tiles are multiplied at once and launches count
+/// choices by themselves, as there is one less to wait for. In larger ones, which end less evenly where an expert has
+/// no more rows than a tile: with twice as many a quarter of it. Fitted to layers with either form, so that what is
+/// chosen loses least.
 constexpr double kFusedFactor = 1.04, kFusedMore = 3;
 constexpr double kLargeFactor = 0.92, kLargeMore = 14, kLargeUneven = 0.03;
 
@@ -55,12 +56,14 @@ double scaled(double codes) { return codes * (1 + 4.0 / kScaleBlock); }
 struct Product {
     plan::Problem problem;
     GemmConfig config;
+    bool counts;  // choices are so few that the kernel counts them by itself
     double us, bytes;
 
     double with_activation(const plan::Cost& cost, const plan::DeviceSpec& d) const {
         if (config.tile_m <= 64) {
             const bool others_load = config.ctas_per_sm > 1 && cost.tiles > d.sms;
-            return kFusedFactor * cost.total + (others_load ? 0 : kFusedMore);
+            const bool at_once = cost.tiles <= config.ctas_per_sm * d.sms;
+            return (counts && at_once ? 1 : kFusedFactor) * cost.total + (others_load ? 0 : kFusedMore);
         }
         const double tiles = std::max(1.0, problem.busy_groups().rows / config.tile_m);
         return (kLargeFactor + kLargeUneven / (tiles * tiles)) * cost.total + kLargeMore;
@@ -73,11 +76,13 @@ struct Product {
     }
 };
 
-/// The kernel that is chosen at full clocks, and what it takes on `d`.
-Product product_of(const GemmShape& shape, const plan::DeviceSpec& d, const plan::PlanTable* user) {
+bool counts_choices(const MoeShape& s) { return s.tokens * s.choices <= kCountedChoices; }
+
+/// The kernel that is chosen at full clocks, and what it takes on `d`. `shape`: of a product of the layer `s`.
+Product product_of(const MoeShape& s, const GemmShape& shape, const plan::DeviceSpec& d, const plan::PlanTable* user) {
     const plan::Problem problem = plan::problem_of(shape);
     const GemmConfig config = plan::choose(problem, d, user).config;
-    Product p{problem, config, 0, 0};
+    Product p{problem, config, counts_choices(s), 0, 0};
     p.run_on(d);
     return p;
 }
@@ -95,9 +100,8 @@ MoeLaunch four_bit_launch(const MoeShape& s, const GemmShape& product, const pla
     return {"four_bit_gemm", jit::source_of(config).entry, text_of(shape), cost.us, bytes};
 }
 
-/// `counts`: choices are few enough for the kernel.
-MoeLaunch launch_of(const Product& p, bool counts) {
-    const GemmConfig config = counts ? plan::for_counted_choices(p.config) : p.config;
+MoeLaunch launch_of(const Product& p) {
+    const GemmConfig config = p.counts ? plan::for_counted_choices(p.config) : p.config;
     return {"grouped_gemm", plan::name_of(config), plan::text_of(p.problem), p.us, p.bytes};
 }
 
@@ -111,14 +115,14 @@ double summed_bytes(const MoeShape& s) {
 }
 
 double fused_us(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
-    const double us = product_of(gate_up_shape(s, true), d, user).us;
+    const double us = product_of(s, gate_up_shape(s, true), d, user).us;
     const bool light = 2 * static_cast<double>(s.intermediate) * static_cast<double>(s.hidden) < kLightExpert;
     return light && us > kLong ? kFusedLong * us : us;
 }
 
 double apart_us(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
     const GemmShape product = gate_up_shape(s, false);
-    double us = product_of(product, d, user).us;
+    double us = product_of(s, product, d, user).us;
     if (s.four_bit) {
         const plan::Problem fp8 = plan::problem_of(fp8_shape(four_bit_shape(s, product)));
         const double four_bit_us = four_bit_cost(fp8, d).us;
@@ -135,7 +139,7 @@ bool is_fused_faster(const MoeShape& s, const plan::DeviceSpec& d, const plan::P
 
 bool is_storing_sums_faster(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
     const double saved = kSumsLaunch + kSumsShare * summed_bytes(s) / d.hbm_bytes_per_us;
-    return product_of(down_shape(s, true), d, user).us <= product_of(down_shape(s, false), d, user).us + saved;
+    return product_of(s, down_shape(s, true), d, user).us <= product_of(s, down_shape(s, false), d, user).us + saved;
 }
 
 MoePlan plan_of(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
@@ -157,19 +161,18 @@ MoePlan plan_of(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTa
         pass("route", jit::source_of(route_config(s.tokens * s.choices)), 12 * choices, kPass + choices / kRouted);
     pass(few ? "route, permute_quantize" : "permute_quantize", jit::source_of(PermuteConfig{true, few}), filled,
          pass_us(filled, d, kPermuteSpeed));
-    const bool counts = s.tokens * s.choices <= kCountedChoices;
+    const bool counts = counts_choices(s);
     const auto [fused, gate_up_four_bit, down_four_bit, stores_sums] = plan.forms;
-    Product gate_up = product_of(gate_up_shape(s, fused), d, user),
-            down = product_of(down_shape(s, stores_sums), d, user);
+    Product gate_up = product_of(s, gate_up_shape(s, fused), d, user),
+            down = product_of(s, down_shape(s, stores_sums), d, user);
     const plan::DeviceSpec slow = slowed(d, gate_up.us + down.us);
     gate_up.run_on(slow), down.run_on(slow);
-    plan.launches.push_back(gate_up_four_bit ? four_bit_launch(s, gate_up_shape(s, false), d)
-                                             : launch_of(gate_up, counts));
+    plan.launches.push_back(gate_up_four_bit ? four_bit_launch(s, gate_up_shape(s, false), d) : launch_of(gate_up));
     const bool early = counts || begins_second_early(s);
     if (!fused)
         pass("swiglu_quantize", jit::source_of(SwigluConfig{.few = early && !s.biased, .biased = s.biased}),
              swiglu_bytes(s), pass_us(swiglu_bytes(s), d, kSwigluSpeed));
-    plan.launches.push_back(down_four_bit ? four_bit_launch(s, down_shape(s, false), d) : launch_of(down, counts));
+    plan.launches.push_back(down_four_bit ? four_bit_launch(s, down_shape(s, false), d) : launch_of(down));
     if (!stores_sums)
         pass("combine", jit::source_of(CombineConfig{counts && !s.biased, s.biased}), summed_bytes(s),
              pass_us(summed_bytes(s), d, kCombineSpeed));
