@@ -17,8 +17,7 @@ from records import write_record
 from weights_read import reader
 
 E4M3 = torch.float8_e4m3fn
-# Name, hidden, pairs of a gate and an up, experts, choices of a token.
-LAYERS = (
+LAYERS = (  # name, hidden, pairs of a gate and an up, experts, choices of a token
     ("DeepSeek-V3", 7168, 2048, 256, 8),
     ("Qwen3-235B", 4096, 1536, 128, 8),
     ("GLM-4.5", 5120, 1536, 160, 8),
