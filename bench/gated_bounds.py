@@ -70,12 +70,12 @@ def record_of(options: argparse.Namespace) -> dict:
         """Of the same numbers of rows, whichever library."""
         gated.reseed()
         gated.tested = library
-        return {name: captured(call) for name, call in gated.both_ways(groups, typical).items()}
+        return gated.both_ways(groups, typical)
 
     for groups, typical, _ in Gated.GATED_ROWS:
-        graphs = calls_of(whole, groups, typical)
+        graphs = {name: captured(call) for name, call in calls_of(whole, groups, typical).items()}
         if typical < MANY:
-            graphs["no products"] = calls_of(no_products, groups, typical)["one"]
+            graphs["no products"] = captured(calls_of(no_products, groups, typical)["one"])
         us = replay_us(graphs, options.rounds)
         rows.append({"groups": groups, "rows": typical, "us": us})
         if typical < MANY:
