@@ -147,8 +147,8 @@ struct PermuteParams {
     uint32_t row_bytes;     // of x, a multiple of 16
     uint32_t scale_blocks;  // of a row
     uint32_t power_of_two;
-    Divider by_chunks;     // of a row
-    uint32_t tasks;        // chunks of all rows
+    Divider by_parts;      // of a token: chunks of its row, with `routes` for each choice
+    uint32_t tasks;        // parts of all tokens
     const float* weights;  // [tokens, k], which go to the rows of their choices
     int64_t weight_row_stride;
     float* weights_of_rows;  // [rows], or null
@@ -182,7 +182,7 @@ struct CombineParams {
     int64_t weight_row_stride;
     int64_t out_row_stride;  // bytes
     uint32_t row_bytes;      // a multiple of 16
-    Divider by_chunks;
+    Divider by_parts;        // of a token: chunks of its row
     uint32_t tasks;
     RouteParams route;          // of choices that are counted, or to experts with a bias
     ExpertBias biases;          // added to rows of y

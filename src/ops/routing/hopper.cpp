@@ -61,6 +61,7 @@ PermuteLaunch launch_of(const PermuteCall& call) {
     const int64_t bytes = size_of(call.x.dtype);
     const auto row_bytes = static_cast<uint32_t>(call.x.cols * bytes);
     const uint32_t chunks = ceil_div(row_bytes, config.chunk_bytes()), tokens = static_cast<uint32_t>(call.x.rows);
+    const uint32_t parts = chunks * (config.routes ? static_cast<uint32_t>(call.inverse.cols) : 1);
     const PermuteParams params{.x = static_cast<const uint8_t*>(call.x.data),
                                .q = static_cast<uint8_t*>(call.q.matrix.data),
                                .x_scales = static_cast<const float*>(call.x_scales.data),
@@ -75,8 +76,8 @@ PermuteLaunch launch_of(const PermuteCall& call) {
                                .row_bytes = row_bytes,
                                .scale_blocks = ceil_div(static_cast<uint32_t>(call.x.cols), kScaleBlock),
                                .power_of_two = call.options.power_of_two_scales,
-                               .by_chunks = Divider::by(chunks),
-                               .tasks = tokens * chunks,
+                               .by_parts = Divider::by(parts),
+                               .tasks = tokens * parts,
                                .weights = static_cast<const float*>(call.weights.data),
                                .weight_row_stride = call.weights.row_stride,
                                .weights_of_rows = static_cast<float*>(call.weights_of_rows.data),
@@ -100,7 +101,7 @@ CombineLaunch launch_of(const CombineCall& call) {
                                .weight_row_stride = call.weights.row_stride,
                                .out_row_stride = call.out.row_stride * bytes,
                                .row_bytes = row_bytes,
-                               .by_chunks = Divider::by(chunks),
+                               .by_parts = Divider::by(chunks),
                                .tasks = static_cast<uint32_t>(call.out.rows) * chunks,
                                .route = call.route ? params_of(*call.route) : RouteParams{},
                                .biases = bias_of(call.biases),

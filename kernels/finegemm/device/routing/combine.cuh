@@ -79,7 +79,8 @@ __device__ void combine(const CombineParams& p) {
     const bool routes = C.routes || (C.biased && p.counts);
     if (routes) few = route_few<C.threads(), false>(p.route).rows;
     ptx::grid_dependency_wait();
-    for_chunks(C, p, [&](uint32_t token, uint32_t byte) {
+    for_parts(C, p, [&](uint32_t token, uint32_t part) {
+        const uint32_t byte = part * C.chunk_bytes();
         RowsOfToken rows =
             routes ? RowsOfToken::load(few, p.chosen.k, p.y_rows, token) : RowsOfToken::load(p.chosen, p.y_rows, token);
         WeightedChoice of{load_weight(p, p.weights, p.weight_row_stride, token), 1.0f, 0};

@@ -94,12 +94,25 @@ __device__ inline void store_weights(const PermuteParams& p, const RowsOfToken& 
     ptx::store_global_if(wanted, p.weights_of_rows + (wanted ? rows.row : 0), weight);
 }
 
+/// What a warp does of a token: a chunk of its row, for all its choices, or for one.
+template <PermuteConfig C>
+struct PartOfToken {
+    uint32_t byte, choices;
+
+    __device__ static PartOfToken of(const PermuteParams& p, uint32_t part) {
+        if (!C.routes) return {part * C.chunk_bytes(), ~0u};
+        const uint32_t chunk = p.route.by_k.quotient(part);
+        return {chunk * C.chunk_bytes(), 1u << (part - chunk * p.route.by_k.divisor)};
+    }
+};
+
 /// Brings the first chunk of this warp to L2, while rows are looked for, here or by the kernel before.
 template <PermuteConfig C>
 __device__ void prefetch_first_chunk(const PermuteParams& p) {
     constexpr uint32_t kLine = 128;
-    const uint32_t task = blockIdx.x * C.warps() + threadIdx.x / kWarpSize, token = p.by_chunks.quotient(task);
-    const uint32_t byte = (task - token * p.by_chunks.divisor) * C.chunk_bytes() + ptx::lane() * kLine;
+    const uint32_t task = blockIdx.x * C.warps() + threadIdx.x / kWarpSize, token = p.by_parts.quotient(task);
+    const uint32_t part = task - token * p.by_parts.divisor,
+                   byte = PartOfToken<C>::of(p, part).byte + ptx::lane() * kLine;
     if (task < p.tasks && ptx::lane() < C.chunk_bytes() / kLine && byte < p.row_bytes)
         ptx::prefetch_global(p.x + token * p.x_row_stride + byte);
 }
@@ -128,11 +141,14 @@ __device__ void permute_rows(const PermuteParams& p) {
     if (counted) ptx::grid_launch_dependents();
     const uint32_t* few = nullptr;
     if (C.routes) few = route_few<C.threads(), true>(p.route).rows;
-    for_chunks(C, p, [&](uint32_t token, uint32_t byte) {
-        const RowsOfToken rows = C.routes ? RowsOfToken::load(few, p.chosen.k, p.q_rows, token)
-                                          : RowsOfToken::load(p.chosen, p.q_rows, token);
+    for_parts(C, p, [&](uint32_t token, uint32_t part) {
+        const auto [byte, choices] = PartOfToken<C>::of(p, part);
+        RowsOfToken rows = C.routes ? RowsOfToken::load(few, p.chosen.k, p.q_rows, token)
+                                    : RowsOfToken::load(p.chosen, p.q_rows, token);
+        const bool has_rows = rows.wanted != 0;
+        rows.wanted &= choices;
         if (rows.wanted == 0) {
-            if (p.sums) clear_sum<C.quantizes ? 2 : 1>(p, token, byte);
+            if (!has_rows && p.sums) clear_sum<C.quantizes ? 2 : 1>(p, token, byte);
             return;
         }
         if (p.weights_of_rows && byte == 0) store_weights(p, rows, token);

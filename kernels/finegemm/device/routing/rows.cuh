@@ -26,13 +26,13 @@ struct RowsOfToken {
     }
 };
 
-/// Calls body(token, byte) for the chunks of rows that this warp takes. `byte`: the chunk's first.
+/// Calls body(token, part) for the parts of rows that this warp takes.
 template <typename Config, typename Params, typename Body>
-__device__ void for_chunks(const Config& c, const Params& p, const Body& body) {
+__device__ void for_parts(const Config& c, const Params& p, const Body& body) {
     for (uint32_t task = blockIdx.x * c.warps() + threadIdx.x / kWarpSize; task < p.tasks;
          task += gridDim.x * c.warps()) {
-        const uint32_t token = p.by_chunks.quotient(task);
-        body(token, (task - token * p.by_chunks.divisor) * c.chunk_bytes());
+        const uint32_t token = p.by_parts.quotient(task);
+        body(token, task - token * p.by_parts.divisor);
     }
 }
 
