@@ -58,7 +58,7 @@ protected:
 
     template <GemmConfig C>
     void launch(test::GroupedProblem& p, const CountedChoices& choices, uint32_t seed) {
-        const GemmOptions options{.numerics = Numerics::Hopper};
+        const GemmOptions options{.numerics = Numerics::Hopper, .prefetch_weights = seed % 2 == 1};
         Call call(p.args(), options);
         call.choices = choices;
         const plan::Problem problem = problem_of(call);

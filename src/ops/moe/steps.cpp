@@ -86,7 +86,8 @@ private:
     }
     void multiply_down(const Epilogue& epilogue = {}) const {
         if (forms_.down_four_bit) return multiply(codes(), code_scales(), call_.down_packed, y());
-        multiply("down_scales", {codes(), code_scales(), call_.down, call_.down_scales, y(), groups()}, epilogue);
+        multiply("down_scales", {codes(), code_scales(), call_.down, call_.down_scales, y(), groups()}, epilogue, true,
+                 !forms_.fused);
     }
     /// Rows of tokens that have one, each where its token has its sum. Those of others are zero already.
     void multiply_and_store_sums() const {
@@ -127,10 +128,11 @@ private:
 
     /// `scales`: what callers call those of B.
     void multiply(std::string_view scales, const GroupedGemmArgs& args, const Epilogue& epilogue = {},
-                  bool overlaps = true) const {
+                  bool overlaps = true, bool holds_back = false) const {
         auto options = overlapping<GemmOptions>();
         options.numerics = call_.options.numerics, options.epilogue = epilogue;
         options.pdl = overlaps;
+        options.prefetch_weights = counts_choices() && !holds_back;
         Call product(args, options);
         if (counts_choices()) product.choices = counted_choices(route_);
         if (call_.check_values) check(scales, product);

@@ -123,7 +123,8 @@ __device__ void load_first_blocks(const GroupedParams& p, const Shared<C>& smem,
 }
 
 /// Begins the first tile of a CTA whose groups are counted, if it has one, by the producer warps: with B, which no
-/// kernel that this one overlaps with writes, while these end; then with A and the scales.
+/// kernel that this one overlaps with writes, while these end; then with A and the scales. Without prefetch_weights B
+/// waits for half of the stages: what those kernels still load and store would come behind it.
 template <GemmConfig C>
 __device__ void begin_counted_tile(const GroupedParams& p, const Shared<C>& smem, GroupLayout::Ends first_ends,
                                    uint32_t warp) {
@@ -132,15 +133,21 @@ __device__ void begin_counted_tile(const GroupedParams& p, const Shared<C>& smem
     const bool exists = scheduler.take<C>(tile), loads = exists && warp == 0 && ptx::elect_one();
     const GroupedLoads<C> operands(p, tile, scheduler.rank);
     const uint32_t blocks = first_round({0, p.k_blocks}, C.stages).size();
+    const uint32_t early = p.prefetch_weights ? blocks : min(blocks, C.stages / 2);
     if (loads) publish_rows<C>(p, smem, 0, tile);
 #pragma unroll 1
-    for (uint32_t kb = 0; loads && kb < blocks; ++kb) {
+    for (uint32_t kb = 0; loads && kb < early; ++kb) {
         operands.expect(smem, kb);
         operands.template issue<false, true>(smem, kb, kb);
     }
     ptx::grid_dependency_wait();
 #pragma unroll 1
-    for (uint32_t kb = 0; loads && kb < blocks; ++kb) operands.template issue<true, false>(smem, kb, kb);
+    for (uint32_t kb = 0; loads && kb < early; ++kb) operands.template issue<true, false>(smem, kb, kb);
+#pragma unroll 1
+    for (uint32_t kb = early; loads && kb < blocks; ++kb) {
+        operands.expect(smem, kb);
+        operands.issue(smem, kb, kb);
+    }
     __syncwarp();
     if (exists && warp > 0) FirstScales<C>::load(p, smem, tile, warp - 1);
 }
