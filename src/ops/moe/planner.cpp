@@ -19,10 +19,10 @@ namespace {
 constexpr double kPass = 4, kSwigluSpeed = 0.85, kCombineSpeed = 0.95, kPermuteSpeed = 0.65, kRouted = 3450;
 
 /// How much longer than predicted a product takes with the activation. In tiles of 64 rows, which few rows take: more
-/// where no other CTA on the SM loads meanwhile; no longer where all tiles are multiplied at once and launches count
-/// choices by themselves, as there is one less to wait for. In larger ones, which end less evenly where an expert has
-/// no more rows than a tile: with twice as many a quarter of it. Fitted to layers with either form, so that what is
-/// chosen loses least.
+/// where no other CTA on the SM loads meanwhile; no longer where there are others, all tiles are multiplied at once and
+/// launches count choices by themselves, as there is one less to wait for. In larger ones, which end less evenly where
+/// an expert has no more rows than a tile: with twice as many a quarter of it. Fitted to layers with either form, so
+/// that what is chosen loses least.
 constexpr double kFusedFactor = 1.04, kFusedMore = 3;
 constexpr double kLargeFactor = 0.92, kLargeMore = 14, kLargeUneven = 0.03;
 
@@ -62,8 +62,9 @@ struct Product {
     double with_activation(const plan::Cost& cost, const plan::DeviceSpec& d) const {
         if (config.tile_m <= 64) {
             const bool others_load = config.ctas_per_sm > 1 && cost.tiles > d.sms;
+            if (!others_load) return kFusedFactor * cost.total + kFusedMore;
             const bool at_once = cost.tiles <= config.ctas_per_sm * d.sms;
-            return (counts && at_once ? 1 : kFusedFactor) * cost.total + (others_load ? 0 : kFusedMore);
+            return (counts && at_once ? 1 : kFusedFactor) * cost.total;
         }
         const double tiles = std::max(1.0, problem.busy_groups().rows / config.tile_m);
         return (kLargeFactor + kLargeUneven / (tiles * tiles)) * cost.total + kLargeMore;
