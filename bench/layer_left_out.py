@@ -3,10 +3,11 @@
 
 Usage: layer_left_out.py BUILD.so bench/results/moe_h200.json [--rounds N] [--below US] [--out FOLDER]
 
-Rows are those of the record of gpu_check.py's moe_speed whose weights are read in less than --below microseconds. What
-is left out, each in a graph, in turn with the whole layer:
+Rows are those of the record of gpu_check.py's moe_speed whose weights are read in less than --below microseconds, or
+whose products would take less than half as long as that. What is left out, each in a graph, in turn with the whole
+layer:
   no products: every wgmma; kernels load, wait, promote and store as before
-  no passes: what launches that are no products do, but for waiting for those before them
+  no passes: what launches over rows do, but for waiting for those before them; more than 128 choices are still routed
   neither: both
   launches: what all kernels do, but for setting up and waiting
 and what reads weights and does nothing else, or copies as many bytes as passes must move: tokens and their codes, from
@@ -25,8 +26,9 @@ import tempfile
 from functools import partial
 
 NO_PRODUCTS = (('"wgmma.mma_async', '"//gma.mma_async'),)
-# Text of the kernels that route, permute, activate and combine, by another one that returns behind the wait.
-NO_PASSES = (
+# Text of the kernels that route, and of those that permute, activate and combine, by another one that returns when it
+# has waited.
+NO_ROUTE = (
     (
         """auto& shared = ptx::dynamic_shared_object<RouteSharedOf<C>>();
     ptx::grid_launch_dependents();
@@ -36,6 +38,8 @@ NO_PASSES = (
 ptx::grid_launch_dependents();
 ptx::grid_dependency_wait(); return;""",
     ),
+)
+NO_PASSES = (
     (
         """    if (counted) ptx::grid_launch_dependents();
     const uint32_t* few = nullptr;""",
@@ -63,7 +67,7 @@ LEFT_OUT = {
     "no products": NO_PRODUCTS,
     "no passes": NO_PASSES,
     "neither": NO_PRODUCTS + NO_PASSES,
-    "launches": NO_PASSES + NOTHING_OF_PRODUCTS,
+    "launches": NO_ROUTE + NO_PASSES + NOTHING_OF_PRODUCTS,
 }
 
 
@@ -83,8 +87,8 @@ def copied(us: dict[str, float]) -> float:
 
 
 def products_and_copies(us: dict[str, float], fewest: float) -> float:
-    """Of the whole: the layer without passes, and copies of what these move. What launches take beyond the `fewest` of
-    all layers is CTAs of passes that do nothing."""
+    """Of the whole: the layer without passes over rows, and copies of what these move. What launches take beyond the
+    `fewest` of all layers is CTAs of passes that do nothing."""
     return round((us["no passes"] - us["launches"] + fewest + copied(us)) / us["whole"], 3)
 
 
@@ -167,12 +171,17 @@ def write(record: dict, out: pathlib.Path, name: str) -> None:
     write_record(out / f"{name}_{card}.json", record)
 
 
+def is_bound_by_bytes(row: dict, below: float) -> bool:
+    """Are weights read in less than `below` microseconds, or is that what takes longest by far?"""
+    return row["weights_us"] < below or 2 * row["products_us"] < row["weights_us"]
+
+
 def main() -> None:
     parser = parser_of(__doc__, 41)
-    parser.add_argument("--below", type=float, default=100, help="microseconds in which weights are read")
+    parser.add_argument("--below", type=float, default=100, help="microseconds in which weights are read, or more")
     parser.add_argument("--most-rows-of-reads", type=int, default=512, help="rows beside which weights are read")
     options = parser.parse_args()
-    rows = [r for r in json.loads(options.record.read_text())["rows"] if r["weights_us"] < options.below]
+    rows = [r for r in json.loads(options.record.read_text())["rows"] if is_bound_by_bytes(r, options.below)]
     write(record_of(options, rows), options.out, "layer_left_out")
 
 
