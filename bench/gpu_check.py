@@ -38,7 +38,7 @@ from gpu_heads_speed import HeadsSpeed
 from gpu_integers import Integers
 from gpu_lanes import Outcome, side_by_side
 from gpu_moe import Moe
-from gpu_progress import Progress, digest_of_check
+from gpu_progress import Progress, check_build, digest_of_check
 from gpu_sanitize import Sanitized
 from gpu_speed import Speed
 from gpu_together import Together
@@ -270,6 +270,9 @@ def main() -> int:
     if not torch.cuda.is_available():
         print("skipped: torch sees no GPU; run this on a machine with an H200")
         return 77
+    for build in map(pathlib.Path, (arguments.tested, arguments.racecheck_library)):
+        if build.exists():
+            check_build(build)
     arguments.out.mkdir(parents=True, exist_ok=True)
     check = Check(arguments)
     same = {"gpu": torch.cuda.get_device_name(), "shapes": arguments.shapes, "rounds": arguments.rounds}

@@ -8,6 +8,7 @@ from functools import cache
 from types import FunctionType
 
 BENCH = pathlib.Path(__file__).resolve().parent
+KERNELS = BENCH.parent / "kernels"
 
 
 def files_of(check: type, name: str) -> set[pathlib.Path]:
@@ -40,6 +41,14 @@ def digest_of_check(check: type, name: str) -> str:
     """Without comments and layout: what a weaker check has passed does not count."""
     code = [ast.dump(_code(file)) for file in sorted(files_of(check, name))]
     return hashlib.sha256("".join(code).encode()).hexdigest()[:16]
+
+
+def check_build(library: pathlib.Path, kernels: pathlib.Path = KERNELS) -> None:
+    """A build has the text of its kernels. What one with other text than this tree's passes would not count."""
+    build = library.read_bytes()
+    files = [file for file in sorted(kernels.rglob("*")) if file.is_file() and file.read_bytes() not in build]
+    if files:
+        raise ValueError(f"{library} has not the kernels of this tree: {files[0].relative_to(kernels)}; build it anew")
 
 
 class Progress:

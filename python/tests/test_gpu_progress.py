@@ -51,3 +51,15 @@ def test_a_record_of_a_check_that_is_no_more_is_dropped(tmp_path):
     passed(tmp_path, "table", "speed")
     started(tmp_path, {"table": OF["table"]}).add("table", {}, {})
     assert list(json.loads((tmp_path / "h200_checks.json").read_text())["checks"]) == ["table"]
+
+
+def test_a_build_of_other_kernels_is_refused(tmp_path):
+    kernels, build = tmp_path / "kernels", tmp_path / "build.so"
+    (kernels / "device").mkdir(parents=True)
+    (kernels / "device/a.cuh").write_text("first();\n")
+    (kernels / "b.h").write_text("second();\n")
+    build.write_bytes(b"\0second();\n\0first();\n\0")
+    progress.check_build(build, kernels)
+    (kernels / "device/a.cuh").write_text("last();\n")
+    with pytest.raises(ValueError, match="has not the kernels of this tree: device/a"):
+        progress.check_build(build, kernels)
