@@ -263,17 +263,28 @@ TEST_F(HopperMoe, ChoosesWhatThePlanSaysEachTime) {
     EXPECT_EQ(run(kMany).size(), 5u);
 }
 
+bool is_fused(int64_t tokens, int64_t choices, int64_t hidden, int64_t intermediate, int64_t experts) {
+    MoeShape s;
+    s.tokens = tokens, s.choices = choices, s.hidden = hidden, s.intermediate = intermediate, s.experts = experts;
+    return is_fused_faster(s, *plan::find_device("h200"));
+}
+
 TEST_F(HopperMoe, ActivatesApartWhereProductsOfLightExpertsTakeMilliseconds) {
-    const plan::DeviceSpec& h200 = *plan::find_device("h200");
-    const auto fused = [&](int64_t tokens, int64_t hidden, int64_t experts) {
-        MoeShape s = kMany;
-        s.tokens = tokens, s.hidden = hidden, s.intermediate = 1536, s.experts = experts, s.choices = 8;
-        return is_fused_faster(s, h200);
-    };
-    EXPECT_FALSE(fused(16384, 3072, 256));
-    EXPECT_FALSE(fused(16384, 4096, 128));
-    EXPECT_TRUE(fused(4096, 4096, 128)) << "less than a millisecond";
-    EXPECT_TRUE(fused(16384, 5120, 160)) << "experts of 15.7 MB";
+    EXPECT_FALSE(is_fused(16384, 8, 3072, 1536, 256));
+    EXPECT_FALSE(is_fused(16384, 8, 4096, 1536, 128));
+    EXPECT_TRUE(is_fused(4096, 8, 4096, 1536, 128)) << "less than a millisecond";
+    EXPECT_TRUE(is_fused(16384, 8, 5120, 1536, 160)) << "experts of 15.7 MB";
+}
+
+TEST_F(HopperMoe, ActivatesFewRowsInTheProductWhereOthersLoadMeanwhile) {
+    EXPECT_TRUE(is_fused(1, 8, 4096, 1536, 128));
+    EXPECT_FALSE(is_fused(8, 1, 5120, 1536, 5)) << "fewer tiles than SMs";
+    EXPECT_FALSE(is_fused(4, 8, 5120, 1536, 160)) << "more tiles than are multiplied at once";
+}
+
+TEST_F(HopperMoe, ActivatesBesideWeightsWhereAPassWouldTakeLonger) {
+    EXPECT_TRUE(is_fused(512, 8, 7168, 2048, 256));
+    EXPECT_FALSE(is_fused(64, 8, 7168, 2048, 256)) << "a pass over an eighth of the rows";
 }
 
 TEST_F(HopperMoe, MultipliesWeightsOf4BitsWhereFp8WithTheActivationIsNotFaster) {

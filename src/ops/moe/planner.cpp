@@ -2,6 +2,7 @@
 #include "ops/moe/planner.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "ops/four_bit/planner.h"
 #include "ops/four_bit/source.h"
@@ -25,6 +26,10 @@ constexpr double kPass = 4, kSwigluSpeed = 0.85, kCombineSpeed = 0.95, kPermuteS
 /// that what is chosen loses least.
 constexpr double kFusedFactor = 1.04, kFusedMore = 3;
 constexpr double kLargeFactor = 0.92, kLargeMore = 14, kLargeUneven = 0.03;
+
+/// How many microseconds longer at most where weights come for longer than is multiplied: the activation runs
+/// meanwhile. Fitted likewise.
+constexpr double kBesideWeights = 14;
 
 /// Products of milliseconds take what power allows, and the activation's instructions come on top; apart it has the
 /// memory while nothing else is bound by it. With heavier experts it is the product apart that takes longer: what it
@@ -53,13 +58,22 @@ plan::DeviceSpec slowed(plan::DeviceSpec d, double us) {
 
 double scaled(double codes) { return codes * (1 + 4.0 / kScaleBlock); }
 
-struct Product {
+struct Planned {
     plan::Problem problem;
     GemmConfig config;
-    bool counts;  // choices are so few that the kernel counts them by itself
-    double us, bytes;
+};
+
+struct Product : Planned {
+    bool counts;                     // choices are so few that the kernel counts them by itself
+    std::optional<Planned> without;  // the activation, where the kernel has it
+    double us = 0, bytes = 0;
 
     double with_activation(const plan::Cost& cost, const plan::DeviceSpec& d) const {
+        const double longer = by_tiles(cost, d);
+        if (cost.memory <= cost.compute) return longer;
+        return std::min(longer, plan::cost(without->problem, d, without->config).total + kBesideWeights);
+    }
+    double by_tiles(const plan::Cost& cost, const plan::DeviceSpec& d) const {
         if (config.tile_m <= 64) {
             const bool others_load = config.ctas_per_sm > 1 && cost.tiles > d.sms;
             if (!others_load) return kFusedFactor * cost.total + kFusedMore;
@@ -72,7 +86,7 @@ struct Product {
 
     void run_on(const plan::DeviceSpec& d) {
         const plan::Cost cost = plan::cost(problem, d, config);
-        us = pairs_columns(config.finish) ? with_activation(cost, d) : cost.total;
+        us = without ? with_activation(cost, d) : cost.total;
         bytes = cost.memory * d.hbm_bytes_per_us;
     }
 };
@@ -81,9 +95,12 @@ bool counts_choices(const MoeShape& s) { return s.tokens * s.choices <= kCounted
 
 /// The kernel that is chosen at full clocks, and what it takes on `d`. `shape`: of a product of the layer `s`.
 Product product_of(const MoeShape& s, const GemmShape& shape, const plan::DeviceSpec& d, const plan::PlanTable* user) {
-    const plan::Problem problem = plan::problem_of(shape);
-    const GemmConfig config = plan::choose(problem, d, user).config;
-    Product p{problem, config, counts_choices(s), 0, 0};
+    const auto planned = [&](const GemmShape& of) {
+        const plan::Problem problem = plan::problem_of(of);
+        return Planned{problem, plan::choose(problem, d, user).config};
+    };
+    Product p{planned(shape), counts_choices(s), std::nullopt};
+    if (pairs_columns(p.config.finish)) p.without = planned(gate_up_shape(s, false));
     p.run_on(d);
     return p;
 }
