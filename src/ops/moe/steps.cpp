@@ -77,7 +77,7 @@ private:
     void multiply_gate_up(const Stack& d, const Epilogue& epilogue = {}) const {
         constexpr int64_t kManyChoices = 4096;
         multiply("gate_up_scales", {rows(), row_scales(), call_.gate_up, call_.gate_up_scales, d, groups()}, epilogue,
-                 route_.choices() < kManyChoices);
+                 {.overlaps = route_.choices() < kManyChoices});
     }
     void multiply_and_send() const {
         const bool stores = call_.elsewhere->places.rows.data && !forms_.down_four_bit;
@@ -86,8 +86,8 @@ private:
     }
     void multiply_down(const Epilogue& epilogue = {}) const {
         if (forms_.down_four_bit) return multiply(codes(), code_scales(), call_.down_packed, y());
-        multiply("down_scales", {codes(), code_scales(), call_.down, call_.down_scales, y(), groups()}, epilogue, true,
-                 !forms_.fused);
+        multiply("down_scales", {codes(), code_scales(), call_.down, call_.down_scales, y(), groups()}, epilogue,
+                 {.holds_back = !forms_.fused});
     }
     /// Rows of tokens that have one, each where its token has its sum. Those of others are zero already.
     void multiply_and_store_sums() const {
@@ -126,13 +126,18 @@ private:
         return {static_cast<const uint8_t*>(w.data), static_cast<uint64_t>(bytes)};
     }
 
+    /// What a product does while the launches before it end.
+    struct Meanwhile {
+        bool overlaps = true;     // its CTAs come
+        bool holds_back = false;  // where choices are counted, they load weights for half of their stages, not for all
+    };
     /// `scales`: what callers call those of B.
-    void multiply(std::string_view scales, const GroupedGemmArgs& args, const Epilogue& epilogue = {},
-                  bool overlaps = true, bool holds_back = false) const {
+    void multiply(std::string_view scales, const GroupedGemmArgs& args, const Epilogue& epilogue,
+                  Meanwhile meanwhile) const {
         auto options = overlapping<GemmOptions>();
         options.numerics = call_.options.numerics, options.epilogue = epilogue;
-        options.pdl = overlaps;
-        options.prefetch_weights = counts_choices() && !holds_back;
+        options.pdl = meanwhile.overlaps;
+        options.prefetch_weights = counts_choices() && !meanwhile.holds_back;
         Call product(args, options);
         if (counts_choices()) product.choices = counted_choices(route_);
         if (call_.check_values) check(scales, product);
