@@ -2,6 +2,7 @@
 #include "ops/moe/planner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "ops/four_bit/planner.h"
@@ -21,11 +22,11 @@ constexpr double kPass = 4, kSwigluSpeed = 0.85, kCombineSpeed = 0.95, kPermuteS
 
 /// How much longer than predicted a product takes with the activation. In tiles of 64 rows, which few rows take: more
 /// where no other CTA on the SM loads meanwhile; no longer where there are others, all tiles are multiplied at once and
-/// launches count choices by themselves, as there is one less to wait for. In larger ones, which end less evenly where
-/// an expert has no more rows than a tile: with twice as many a quarter of it. Fitted to layers with either form, so
+/// launches count choices by themselves, as there is one less to wait for. In larger ones, all of whose rows are
+/// activated whether an expert has them or not: the longer the fewer rows it has. Fitted to layers with either form, so
 /// that what is chosen loses least.
 constexpr double kFusedFactor = 1.04, kFusedMore = 3;
-constexpr double kLargeFactor = 0.92, kLargeMore = 14, kLargeUneven = 0.03;
+constexpr double kLargeFactor = 0.87, kLargeMore = 12, kLargeUnused = 0.1;
 
 /// How many microseconds longer at most where weights come for longer than is multiplied: the activation runs
 /// meanwhile. Fitted likewise.
@@ -43,7 +44,7 @@ constexpr double kSumsLaunch = 0.6, kSumsShare = 0.5;
 
 /// Products that keep tensor cores busy for milliseconds draw as much power as a GPU may, and its clock falls: their
 /// arithmetic takes up to so much longer, half of that with products of kHalfSlow microseconds. Fitted to the layers of
-/// 4096 and 16,384 tokens in bench/results/moe_h200.json, which then are 3.5% off in the mean.
+/// 4096 and 16,384 tokens in bench/results/moe_h200.json, which then are 4.7% off in the mean.
 constexpr double kMostSlower = 0.3, kHalfSlow = 2000;
 
 double pass_us(double bytes, const plan::DeviceSpec& d, double speed) {
@@ -56,12 +57,30 @@ plan::DeviceSpec slowed(plan::DeviceSpec d, double us) {
     return d;
 }
 
+/// Tiles of an expert in the mean, whose rows are as many as `expected` by chance: those of Poisson's law, nearly.
+double tiles_by_chance(double expected, uint32_t tile) {
+    const double deviation = std::sqrt(expected), end = expected + 6 * deviation;
+    double tiles = 0;
+    for (double begin = 0; begin < end; begin += tile)
+        tiles += std::erfc((begin - expected) / (std::sqrt(2.0) * deviation)) / 2;
+    return tiles;
+}
+
 double scaled(double codes) { return codes * (1 + 4.0 / kScaleBlock); }
 
 struct Planned {
     plan::Problem problem;
     GemmConfig config;
 };
+
+/// Of large tiles and experts that are chosen evenly; plan::cost has groups of any sizes.
+plan::Cost even_cost(const plan::Problem& p, const plan::DeviceSpec& d, const GemmConfig& c) {
+    plan::Cost cost = plan::cost(p, d, c);
+    if (c.tile_m <= 64 || cost.compute <= cost.memory) return cost;
+    const auto [groups, rows] = p.busy_groups();
+    cost.total *= groups * ceil_div(p.n, c.tile_n) * tiles_by_chance(rows, c.tile_m) / cost.tiles;
+    return cost;
+}
 
 struct Product : Planned {
     bool counts;                     // choices are so few that the kernel counts them by itself
@@ -80,12 +99,12 @@ struct Product : Planned {
             const bool at_once = cost.tiles <= config.ctas_per_sm * d.sms;
             return (counts && at_once ? 1 : kFusedFactor) * cost.total;
         }
-        const double tiles = std::max(1.0, problem.busy_groups().rows / config.tile_m);
-        return (kLargeFactor + kLargeUneven / (tiles * tiles)) * cost.total + kLargeMore;
+        const double tiles = problem.busy_groups().rows / config.tile_m;
+        return (kLargeFactor + kLargeUnused / tiles) * cost.total + kLargeMore;
     }
 
     void run_on(const plan::DeviceSpec& d) {
-        const plan::Cost cost = plan::cost(problem, d, config);
+        const plan::Cost cost = even_cost(problem, d, config);
         us = without ? with_activation(cost, d) : cost.total;
         bytes = cost.memory * d.hbm_bytes_per_us;
     }
