@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times layers of few tokens beside themselves with parts of their kernels left out: what bounds them.
 
-Usage: layer_left_out.py BUILD.so bench/results/moe_h200.json [--rounds N] [--below US] [--out FOLDER]
+Usage: layer_left_out.py BUILD.so bench/results/moe_h200.json [--rounds N] [--draws N] [--below US] [--out FOLDER]
 
 Rows are those of the record of gpu_check.py's moe_speed whose weights are read in less than --below microseconds, or
 whose products would take less than half as long as that. What is left out, each in a graph, in turn with the whole
@@ -12,7 +12,8 @@ layer:
   launches: what all kernels do, but for setting up and waiting
 and what reads weights and does nothing else, or copies as many bytes as passes must move: tokens and their codes, from
 memory, and where the activation has a launch of its own what it reads and writes, from L2, where the product before it
-leaves it. Of more rows than those whose weights are read also the layer with the activation fused.
+leaves it. Of more rows than those whose weights are read also the layer with the activation fused. How many tiles a
+rank's products of so many rows have depends on ids: these are drawn --draws times, and times are means.
 A build has its kernels as text, which is compiled at run time where the pack has another: copies of the build get texts
 of the same length. Needs torch and a Hopper GPU; what imports torch is imported where it is used, so that help can be
 had without it.
@@ -22,6 +23,7 @@ import argparse
 import dataclasses
 import json
 import pathlib
+import statistics
 import tempfile
 from functools import partial
 
@@ -92,6 +94,10 @@ def products_and_copies(us: dict[str, float], fewest: float) -> float:
     return round((us["no passes"] - us["launches"] + fewest + copied(us)) / us["whole"], 3)
 
 
+def means(draws: list[dict[str, float]]) -> dict[str, float]:
+    return {name: round(statistics.mean(us[name] for us in draws), 2) for name in draws[0]}
+
+
 def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
     import torch
 
@@ -139,7 +145,9 @@ def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
         whole = layers.layer_of(1, choices, hidden, pairs, experts)
         for row in (row for row in rows if row["layer"] == name):
             apart = any("swiglu_quantize" in launch for launch in row["plan_us"])
-            us = timed(layers.part_of(whole, row["tokens"], choices, row["kind"]), apart)
+            many = row["kind"] == "rank" and row["tokens"] * choices > options.most_rows_of_reads
+            part = partial(layers.part_of, whole, row["tokens"], choices, row["kind"])
+            us = means([timed(part(), apart) for _ in range(options.draws if many else 1)])
             found.append({key: row[key] for key in ("layer", "kind", "tokens")} | {"us": us})
             found[-1]["no products of whole"] = round(us["no products"] / us["whole"], 3)
             print(found[-1], flush=True)
@@ -148,6 +156,7 @@ def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
         row["us"]["copies"] = round(copied(row["us"]), 2)
         row["products and copies of whole"] = products_and_copies(row["us"], fewest)
     method = f"replays of CUDA graphs between events, L2 flushed, in turn, medians of {options.rounds}"
+    method += f", of a rank's many rows means of {options.draws} draws of ids"
     return layers.machine() | {"method": method, "rows": found}
 
 
@@ -180,6 +189,7 @@ def main() -> None:
     parser = parser_of(__doc__, 41)
     parser.add_argument("--below", type=float, default=100, help="microseconds in which weights are read, or more")
     parser.add_argument("--most-rows-of-reads", type=int, default=512, help="rows beside which weights are read")
+    parser.add_argument("--draws", type=int, default=5, help="of ids, where a rank has more rows than that")
     options = parser.parse_args()
     rows = [r for r in json.loads(options.record.read_text())["rows"] if is_bound_by_bytes(r, options.below)]
     write(record_of(options, rows), options.out, "layer_left_out")
