@@ -39,7 +39,8 @@ TEST(PrenormPlanner, RandomProblemsHaveAPlanThatKeepsTheRules) {
 
 TEST(PrenormPlanner, FewRowsAreSplitOverMostSmsThatOneLaunchCanUse) {
     for (const int64_t k : {7168, 7680, 28672}) {
-        const PrenormPlan one = plan_of({13, 24, k, 1}, kH200), many = plan_of({13, 24, k, 16}, kH200);
+        const PrenormPlan one = plan_of(PrenormProblem{13, 24, k, 1}, kH200),
+                          many = plan_of(PrenormProblem{13, 24, k, 16}, kH200);
         EXPECT_EQ(one.kernel.cluster(), 8u) << k;
         EXPECT_GE(many.parts(), 16u) << k;
         EXPECT_LT(many.us, one.us) << k;
@@ -50,7 +51,7 @@ TEST(PrenormPlanner, ManyRowsFillTheMachine) {
     for (const int64_t k : {7168, 7680, 28672})
         for (const int64_t m : {4096, 8192})
             for (const int64_t slices : {1, 16}) {
-                const PrenormPlan plan = plan_of({m, 24, k, slices}, kH200);
+                const PrenormPlan plan = plan_of(PrenormProblem{m, 24, k, slices}, kH200);
                 EXPECT_GE(plan.ctas(), 120u) << m << " " << k << " " << slices;
                 EXPECT_LE(ceil_div(static_cast<uint32_t>(m), plan.kernel.config.rows) * plan.slices, plan.clusters)
                     << "several turns, of which the last is not full";
@@ -59,10 +60,10 @@ TEST(PrenormPlanner, ManyRowsFillTheMachine) {
 
 TEST(PrenormPlanner, TakesClustersThatFitInABudget) {
     for (const int32_t num_sms : {1, 2, 3, 7, 8, 100}) {
-        const PrenormPlan plan = plan_of({4096, 24, 7168, 1, num_sms}, kH200);
+        const PrenormPlan plan = plan_of(PrenormProblem{4096, 24, 7168, 1, num_sms}, kH200);
         EXPECT_LE(plan.ctas(), static_cast<uint32_t>(num_sms));
     }
-    EXPECT_EQ(plan_of({13, 24, 7168, 16, 1}, kH200).kernel.cluster(), 1u);
+    EXPECT_EQ(plan_of(PrenormProblem{13, 24, 7168, 16, 1}, kH200).kernel.cluster(), 1u);
 }
 
 /// All plans of the rows that are compared with others have been measured: "r64c2s1" has 64 rows, clusters of 2 and one
@@ -74,8 +75,8 @@ TEST(PrenormPlanner, ChoosesWhatIsNearlyTheFastest) {
     for (const auto& row : record["rows"]) {
         const auto shape = row["shape"].get<std::vector<int64_t>>();
         const auto times = row["us"].get<std::map<std::string, double>>();
-        const PrenormPlan plan =
-            plan_of({shape[0], shape[1], shape[2], std::max<int64_t>(row["splits"].get<int64_t>(), 1)}, kH200);
+        const PrenormPlan plan = plan_of(
+            PrenormProblem{shape[0], shape[1], shape[2], std::max<int64_t>(row["splits"].get<int64_t>(), 1)}, kH200);
         const auto chosen =
             times.find(fmt::format("r{}c{}s{}", plan.kernel.config.rows, plan.kernel.cluster(), plan.slices));
         ASSERT_NE(chosen, times.end()) << row;
