@@ -13,7 +13,7 @@ layer:
 and what reads weights and does nothing else, or copies as many bytes as passes must move: tokens and their codes, from
 memory, and where the activation has a launch of its own what it reads and writes, from L2, where the product before it
 leaves it. Of more rows than those whose weights are read also the layer with the activation fused. How many tiles a
-rank's products of so many rows have depends on ids: these are drawn --draws times, and times are means.
+rank's products have depends on ids: these are drawn --draws times, and times are means.
 A build has its kernels as text, which is compiled at run time where the pack has another: copies of the build get texts
 of the same length. Needs torch and a Hopper GPU; what imports torch is imported where it is used, so that help can be
 had without it.
@@ -145,9 +145,8 @@ def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
         whole = layers.layer_of(1, choices, hidden, pairs, experts)
         for row in (row for row in rows if row["layer"] == name):
             apart = any("swiglu_quantize" in launch for launch in row["plan_us"])
-            many = row["kind"] == "rank" and row["tokens"] * choices > options.most_rows_of_reads
             part = partial(layers.part_of, whole, row["tokens"], choices, row["kind"])
-            us = means([timed(part(), apart) for _ in range(options.draws if many else 1)])
+            us = means([timed(part(), apart) for _ in range(options.draws if row["kind"] == "rank" else 1)])
             found.append({key: row[key] for key in ("layer", "kind", "tokens")} | {"us": us})
             found[-1]["no products of whole"] = round(us["no products"] / us["whole"], 3)
             print(found[-1], flush=True)
@@ -156,7 +155,7 @@ def record_of(options: argparse.Namespace, rows: list[dict]) -> dict:
         row["us"]["copies"] = round(copied(row["us"]), 2)
         row["products and copies of whole"] = products_and_copies(row["us"], fewest)
     method = f"replays of CUDA graphs between events, L2 flushed, in turn, medians of {options.rounds}"
-    method += f", of a rank's many rows means of {options.draws} draws of ids"
+    method += f", of a rank means of {options.draws} draws of ids"
     return layers.machine() | {"method": method, "rows": found}
 
 
@@ -189,7 +188,7 @@ def main() -> None:
     parser = parser_of(__doc__, 41)
     parser.add_argument("--below", type=float, default=100, help="microseconds in which weights are read, or more")
     parser.add_argument("--most-rows-of-reads", type=int, default=512, help="rows beside which weights are read")
-    parser.add_argument("--draws", type=int, default=5, help="of ids, where a rank has more rows than that")
+    parser.add_argument("--draws", type=int, default=5, help="of ids, where layers are a rank's")
     options = parser.parse_args()
     rows = [r for r in json.loads(options.record.read_text())["rows"] if is_bound_by_bytes(r, options.below)]
     write(record_of(options, rows), options.out, "layer_left_out")

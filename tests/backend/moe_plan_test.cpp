@@ -66,6 +66,11 @@ TEST(MoePlan, ActivatesBesideWeightsWhereAPassWouldTakeLonger) {
     EXPECT_FALSE(is_fused(64, 8, 7168, 2048, 256)) << "a pass over an eighth of the rows";
 }
 
+TEST(MoePlan, AddsUpApartWhereGroupsOfAnySizesWouldTakeLonger) {
+    const MoeShape of_102_rows{.tokens = 512, .choices = 1, .hidden = 5120, .intermediate = 1536, .experts = 5};
+    EXPECT_FALSE(is_storing_sums_faster(of_102_rows, *plan::find_device("h200")));
+}
+
 TEST(MoeMemory, HasThePartsOfALaunchApart) {
     const auto expect_apart = [](const MoeShape& s, bool fused) {
         const MoeMemory m = memory_of(s, fused);

@@ -176,7 +176,11 @@ bool is_fused_faster(const MoeShape& s, const plan::DeviceSpec& d, const plan::P
 
 bool is_storing_sums_faster(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
     const double saved = kSumsLaunch + kSumsShare * summed_bytes(s) / d.hbm_bytes_per_us;
-    return product_of(s, down_shape(s, true), d, user).us <= product_of(s, down_shape(s, false), d, user).us + saved;
+    const auto us = [&](bool stores_sums) {
+        const Product product = product_of(s, down_shape(s, stores_sums), d, user);
+        return plan::cost(product.problem, d, product.config).total;
+    };
+    return us(true) <= us(false) + saved;
 }
 
 MoePlan plan_of(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
