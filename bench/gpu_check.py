@@ -304,7 +304,8 @@ def main() -> int:
 
 
 def outcomes(check: Check, names: list[str], progress: Progress, fits: Callable[[str], bool]) -> Iterator[Outcome]:
-    """Of all that still fit, in lanes, and then in this process, which stops where CUDA is lost."""
+    """Of all that still fit: in this process, as far as CUDA is not lost, those that are alone, which take seconds, and
+    then the others in lanes, of which one can take all the time that there is."""
     jobs = check.options.jobs
     beside = sorted((n for n in names if jobs > 1 and not is_alone(n)), key=progress.seconds, reverse=True)
     context = multiprocessing.get_context("spawn")  # a child of fork has no CUDA
@@ -313,7 +314,6 @@ def outcomes(check: Check, names: list[str], progress: Progress, fits: Callable[
     def start() -> ProcessPoolExecutor:
         return ProcessPoolExecutor(1, context, begin_lane, (check.options, next(gpus)))
 
-    yield from side_by_side(beside, jobs, start, outcome_in_lane, fits)
     for name in names:
         if name in beside or not fits(name):
             continue
@@ -322,7 +322,9 @@ def outcomes(check: Check, names: list[str], progress: Progress, fits: Callable[
         yield outcome
         if outcome.lost:
             print(f"stops after {name}: CUDA returns an error to all that this process calls from now on", flush=True)
-            return
+            break
+        torch.cuda.empty_cache()  # lanes need it
+    yield from side_by_side(beside, jobs, start, outcome_in_lane, fits)
 
 
 lane: Check  # of a process that is one
