@@ -73,7 +73,7 @@ struct Planned {
     GemmConfig config;
 };
 
-/// Of large tiles and experts that are chosen evenly; plan::cost has groups of any sizes.
+/// What large tiles take where experts are chosen evenly; plan::cost has groups of any sizes.
 plan::Cost even_cost(const plan::Problem& p, const plan::DeviceSpec& d, const GemmConfig& c) {
     plan::Cost cost = plan::cost(p, d, c);
     if (c.tile_m <= 64 || cost.compute <= cost.memory) return cost;
