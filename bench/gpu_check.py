@@ -276,8 +276,9 @@ def main() -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     check = Check(arguments)
     same = {"gpu": torch.cuda.get_device_name(), "shapes": arguments.shapes, "rounds": arguments.rounds}
+    digests = {operation: digest(operation) for operation in CHECKS}
     of = {
-        name: same | {"digest": digest(operation), "checks": digest_of_check(Check, name)}
+        name: same | {"digest": digests[operation], "checks": digest_of_check(Check, name)}
         for operation, names in CHECKS.items()
         for name in names
     }

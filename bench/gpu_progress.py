@@ -19,12 +19,10 @@ def files_of(check: type, name: str) -> set[pathlib.Path]:
     while left:
         file = left.pop()
         found.add(file)
-        for node in ast.walk(_code(file)):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            left |= {BENCH / f"{module}.py" for module in names if (BENCH / f"{module}.py").exists()} - found
-            if isinstance(node, ast.Attribute) and isinstance(getattr(check, node.attr, None), FunctionType):
-                left |= {_file_of(check, node.attr)} - found
+        modules, attributes = _names(file)
+        left |= {BENCH / f"{module}.py" for module in modules if (BENCH / f"{module}.py").exists()} - found
+        methods = {x for x in attributes if isinstance(getattr(check, x, None), FunctionType)}
+        left |= {_file_of(check, method) for method in methods} - found
     return found
 
 
@@ -33,13 +31,38 @@ def _code(file: pathlib.Path) -> ast.Module:
     return ast.parse(file.read_text())
 
 
+@cache
+def _names(file: pathlib.Path) -> tuple[set[str], set[str]]:
+    """Of the modules that it imports, and of the attributes that it asks for."""
+    modules: set[str] = set()
+    attributes: set[str] = set()
+    for node in ast.walk(_code(file)):
+        if isinstance(node, ast.ImportFrom):
+            modules.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Attribute):
+            attributes.add(node.attr)
+    return modules, attributes
+
+
+@cache
+def _without_comments(file: pathlib.Path) -> str:
+    return ast.dump(_code(file))
+
+
+@cache
+def _file_of_code(name: str) -> pathlib.Path:
+    return pathlib.Path(name).resolve()
+
+
 def _file_of(check: type, name: str) -> pathlib.Path:
-    return pathlib.Path(getattr(check, name).__code__.co_filename).resolve()
+    return _file_of_code(getattr(check, name).__code__.co_filename)
 
 
 def digest_of_check(check: type, name: str) -> str:
     """Without comments and layout: what a weaker check has passed does not count."""
-    code = [ast.dump(_code(file)) for file in sorted(files_of(check, name))]
+    code = [_without_comments(file) for file in sorted(files_of(check, name))]
     return hashlib.sha256("".join(code).encode()).hexdigest()[:16]
 
 
