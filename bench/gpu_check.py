@@ -276,12 +276,10 @@ def main() -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     check = Check(arguments)
     same = {"gpu": torch.cuda.get_device_name(), "shapes": arguments.shapes, "rounds": arguments.rounds}
-    digests = {operation: digest(operation) for operation in CHECKS}
-    of = {
-        name: same | {"digest": digests[operation], "checks": digest_of_check(Check, name)}
-        for operation, names in CHECKS.items()
-        for name in names
-    }
+    of: dict[str, dict] = {}
+    for operation, checks in CHECKS.items():
+        of_operation = same | {"digest": digest(operation)}
+        of |= {name: of_operation | {"checks": digest_of_check(Check, name)} for name in checks}
     # Without work for the GPU, as facts_at_work has it: a sanitizer may watch this process.
     card = torch.cuda.get_device_name().split()[1].lower()
     progress = Progress(arguments.out / f"{card}_checks.json", of)

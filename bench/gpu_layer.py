@@ -11,7 +11,7 @@ import torch
 import gpu_timing
 from gpu_fixture import Fixture, TooSlow
 from gpu_four_bit import FORMATS, Weights
-from gpu_library import AS_CONTEXT, FAST, HOPPER, OFF, OFFSETS, ON, C, Library, integers, matrix, stack, stream_of
+from gpu_library import AS_CONTEXT, HOPPER, OFF, OFFSETS, ON, C, Library, integers, matrix, stack, stream_of
 from gpu_routing import Surrounded
 from records import write_record
 from weights_read import reader
@@ -200,10 +200,13 @@ class Layers(Fixture):
         pairs = r.choice((128, 256, 16 * r.randint(1, 20)))
         fused = r.choice((AS_CONTEXT, ON, OFF)) if pairs % 128 == 0 else AS_CONTEXT
         choices = r.randint(1, 6) if r.random() < 0.7 else 1  # of one choice a token the second product stores sums
+        tokens, hidden = r.choice((1, r.randint(1, 60), r.randint(33, 400) if choices == 1 else 3)), r.randint(1, 40)
+        if r.random() < 0.2:  # the activation awaits rows
+            tokens, choices, hidden = r.randint(512, 600), 1, r.randint(65, 72)
         layer = self.layer_of(
-            r.choice((1, r.randint(1, 60), r.randint(33, 400) if choices == 1 else 3)),
+            tokens,
             choices,
-            16 * r.randint(1, 40),
+            16 * hidden,
             pairs,
             r.choice((1, r.randint(1, 12))),
             fused=fused,
@@ -269,10 +272,11 @@ class Layers(Fixture):
     def moe_graph(self):
         """A graph that takes memory of the library's, of which tokens and ids change: the bits of calls. Of few choices
         and of more."""
-        for fused, (tokens, choices) in itertools.product((ON, OFF, AS_CONTEXT), ((50, 4), (30, 4), (8, 4), (300, 1))):
-            layer = self.layer_of(tokens, choices, 512, 256, 16, fused=fused)
+        kinds = ((50, 4, 512), (30, 4, 512), (8, 4, 512), (300, 1, 512), (520, 1, 1152))
+        for fused, (tokens, choices, hidden) in itertools.product((ON, OFF, AS_CONTEXT), kinds):
+            layer = self.layer_of(tokens, choices, hidden, 256, 16, fused=fused)
             if fused == AS_CONTEXT:  # ids change: all experts have biases
-                biases = (torch.randn(16, n, device="cuda", generator=self.generator) for n in (512, 512))
+                biases = (torch.randn(16, n, device="cuda", generator=self.generator) for n in (512, hidden))
                 layer = dataclasses.replace(layer, biases=tuple(biases))
             out, wanted = torch.empty_like(layer.x), torch.empty_like(layer.x)
             graph, call = captured(layer.prepare(self.tested, out)), layer.prepare(self.tested, wanted)
@@ -284,15 +288,16 @@ class Layers(Fixture):
                 torch.cuda.synchronize()
                 if n := int((out.view(torch.int16) != wanted.view(torch.int16)).sum()):
                     raise AssertionError(f"{n} elements of a replay differ from a call's: {layer.shape}")
-        return {"graphs": 12}
+        return {"graphs": 3 * len(kinds)}
 
     def moe_repeat(self):
         """The same bits each time, from two streams at once."""
         kinds = ((200, 4, False), (200, 4, True), (8, 4, False), (8, 4, True), (800, 1, False), (50, 1, False))
-        return {"runs": min(itertools.starmap(self.repeated_layer, kinds))}
+        awaited = ((520, 1, False, 1152, 256, 16, OFF), (4096, 1, False, 1152, 1536, 4, OFF))
+        return {"runs": min(itertools.starmap(self.repeated_layer, (*kinds, *awaited)))}
 
-    def repeated_layer(self, tokens: int, choices: int, biased: bool) -> int:
-        layer = self.layer_of(tokens, choices, 512, 256, 16)
+    def repeated_layer(self, tokens, choices, biased, hidden=512, pairs=256, experts=16, fused=AS_CONTEXT) -> int:
+        layer = self.layer_of(tokens, choices, hidden, pairs, experts, fused=fused)
         if biased:
             layer = layer.with_biases(self.generator, torch.bfloat16)
         wanted = torch.empty_like(layer.x)
@@ -385,16 +390,3 @@ class Layers(Fixture):
         """What the kernel of each step takes alone, which is less than it adds to a graph."""
         times = gpu_timing.median_times(layer.steps(self.tested, out, False), self.options.rounds)
         return {name: round(us, 2) for name, us in times.items()}
-
-    def small_moe(self):
-        """Each way, with a workspace that is exactly as large as it must be: what the sanitizers run."""
-        shapes = ((9, 272, 128), (90, 272, 128), (9, 8208, 272))  # few choices take each kernel that counts them
-        for fused, (tokens, hidden, pairs) in ((ON, shapes[0]), *((OFF, shape) for shape in shapes)):
-            layer = self.layer_of(tokens, 3, hidden, pairs, 5, fused=fused, weights_first=int(tokens == 9))
-            layer.run(self.tested, numerics=FAST)
-            if fused == OFF:
-                for dtype in (torch.float32, torch.bfloat16):
-                    layer.with_biases(self.generator, dtype).run(self.tested, numerics=FAST, fused=AS_CONTEXT)
-        for tokens in (40, 200):  # of one choice, whose sums the second product stores
-            self.layer_of(tokens, 1, 272, 128, 5).run(self.tested, numerics=FAST)
-        return {"layers": 3 + 3 * len(shapes)}

@@ -29,6 +29,7 @@ from gpu_ranks import Ranks
 from gpu_reencode import Reencode
 from gpu_routing import Routing
 from gpu_scales import Scales
+from gpu_small_layers import SmallLayers
 from gpu_swiglu import Swiglu
 from gpu_timing import launched
 from gpu_topk import Topk
@@ -62,6 +63,7 @@ class Sanitized(
     FourBit,
     Routing,
     Ranks,
+    SmallLayers,
     Topk,
 ):
     def memcheck(self):

@@ -48,7 +48,7 @@ NO_PASSES = (
         "if (counted) ptx::grid_launch_dependents(); return; const uint32_t* few = nullptr;",
     ),
     (
-        "ptx::grid_dependency_wait();  // the kernel before this one may still",
+        "if (!C.awaits) ptx::grid_dependency_wait();  // the kernel before this one may still",
         "ptx::grid_dependency_wait(); return; //",
     ),
     (

@@ -56,9 +56,9 @@ CallKey HopperBackend::key_of(const Call& call) const {
         return CallKey::Operand{x.matrix.data, mn_major ? x.matrix.col_stride : x.matrix.row_stride, x.stride};
     };
     const auto choices_of = [](const Call& c) {
-        if (!c.choices) return CallKey::Choices{};
+        if (!c.choices) return CallKey::Choices{nullptr, 0, 0, 0, 0, c.stored};
         const CountedChoices& x = *c.choices;
-        return CallKey::Choices{x.ids, x.row_stride, x.first, x.count, x.by_k.divisor << 1 | x.wide};
+        return CallKey::Choices{x.ids, x.row_stride, x.first, x.count, x.by_k.divisor << 1 | x.wide, nullptr};
     };
     const bool batch_invariant = options.batch_invariant.value_or(batch_invariant_);
     return {.a = of_a_or_b(call.a),

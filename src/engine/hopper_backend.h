@@ -73,10 +73,11 @@ struct CallKey {
     uint8_t flags;  // bits: row_b_scales, batch_invariant, accumulate, prefetch_weights, MN-major A and B, whether one
                     // of A and B is e4m3 and the other e5m2, and stores_sums
     const GemmKernel* named;  // null: the planner's choice
-    struct Choices {          // that a kernel counts; none: zeros
+    struct Choices {          // that a kernel counts, or where it reports rows; none: zeros
         const void* ids;
         int64_t row_stride, first;
         uint32_t count, k_and_wide;  // wide: the lowest bit
+        const void* stored;
     } choices;
     EpilogueKey epilogue;
     int64_t d_height;  // behind what is hashed: it differs from m only where an epilogue has numbers of rows
@@ -90,7 +91,7 @@ struct CallKeyHash {
         constexpr size_t kBefore = offsetof(CallKey, choices);
         static_assert(kBefore <= 240 && std::has_unique_object_representations_v<CallKey>);
         size_t hash = XXH3_64bits(&key, kBefore);
-        if (key.choices.ids) hash ^= BytesHash()(key.choices);
+        if (key.choices.ids || key.choices.stored) hash ^= BytesHash()(key.choices);
         if (!(key.epilogue == kNoEpilogueKey)) hash ^= BytesHash()(key.epilogue);
         return hash;
     }

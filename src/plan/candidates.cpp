@@ -317,6 +317,11 @@ GemmConfig for_counted_choices(GemmConfig config) {
     return config;
 }
 
+GemmConfig for_reported_rows(GemmConfig config) {
+    config.reports_rows = kind_of(config) == kGroupedKind;
+    return config;
+}
+
 std::vector<GemmConfig> kernels() {
     std::vector<GemmConfig> all;
     for (const CandidateList& list : kLists) {
@@ -324,6 +329,7 @@ std::vector<GemmConfig> kernels() {
         for (const GemmConfig& c : list.configs) {
             if (for_row_scales(c) != c) all.push_back(for_row_scales(c));
             if (c.tile_m <= kCountedTile.tile_m && for_counted_choices(c) != c) all.push_back(for_counted_choices(c));
+            if (for_reported_rows(c) != c) all.push_back(for_reported_rows(c));
         }
     }
     return all;
@@ -370,6 +376,7 @@ std::string name_of(const GemmConfig& c) {
     if (c.summed()) name += "_summed";
     if (c.scales == ScaleLayout::Rows) name += "_rows";
     if (c.counts_choices) name += "_choices";
+    if (c.reports_rows) name += "_reports";
     return name;
 }
 

@@ -39,9 +39,12 @@ GemmConfig for_row_scales(GemmConfig config);
 /// The variant of a kernel that counts few choices of tokens; the kernel itself where there is none.
 GemmConfig for_counted_choices(GemmConfig config);
 
+/// The variant of a kernel that reports the rows that it has stored; the kernel itself where there is none.
+GemmConfig for_reported_rows(GemmConfig config);
+
 /// The kernel that has this variant, or that is it.
 constexpr GemmConfig without_variant(GemmConfig config) {
-    config.scales = {}, config.counts_choices = false;
+    config.scales = {}, config.counts_choices = config.reports_rows = false;
     return config;
 }
 

@@ -136,9 +136,9 @@ TEST_F(HopperMoe, LeavesAtMost32ChoicesToEachLaunchToCount) {
 }
 
 TEST_F(HopperMoe, BeginsTheSecondProductOfARankEarlyWhereThatPays) {
-    const auto is_early = [&](int64_t tokens, int64_t choices) {
+    const auto activation = [&](int64_t tokens, int64_t choices, int64_t hidden = 7168) {
         const MoeShape shape{
-            .tokens = tokens, .choices = choices, .hidden = 7168, .intermediate = 2048, .experts = 8, .fused = false};
+            .tokens = tokens, .choices = choices, .hidden = hidden, .intermediate = 2048, .experts = 8, .fused = false};
         const auto activates = [](const auto& launch) { return launch.entry.starts_with("FineGEMM_swiglu_quantize"); };
         const auto launches = run(shape, false);
         const std::string entry = std::ranges::find_if(launches, activates)->entry;
@@ -147,11 +147,30 @@ TEST_F(HopperMoe, BeginsTheSecondProductOfARankEarlyWhereThatPays) {
                 EXPECT_EQ(launch.kernel, entry);
             }
         }
-        return entry == "FineGEMM_swiglu_quantize_BF16_few";
+        return entry.substr(std::string_view("FineGEMM_swiglu_quantize_BF16").size());
     };
-    for (const int64_t tokens : {512, 4096}) EXPECT_TRUE(is_early(tokens, 1)) << tokens;
-    for (const int64_t tokens : {511, 4097}) EXPECT_FALSE(is_early(tokens, 1)) << tokens;
-    EXPECT_FALSE(is_early(128, 8)) << "of several choices";
+    for (const int64_t tokens : {512, 4096}) EXPECT_EQ(activation(tokens, 1), "_few_awaiting") << tokens;
+    EXPECT_EQ(activation(512, 1, 1024), "_few") << "no more k-blocks than stages";
+    for (const int64_t tokens : {511, 4097}) EXPECT_EQ(activation(tokens, 1), "") << tokens;
+    EXPECT_EQ(activation(128, 8), "") << "of several choices";
+}
+
+TEST_F(HopperMoe, ActivatesRowsThatTheFirstProductReports) {
+    const MoeShape shape{
+        .tokens = 4096, .choices = 1, .hidden = 4096, .intermediate = 1536, .experts = 4, .fused = false};
+    const auto launches = run(shape, false);
+    ASSERT_EQ(launches.size(), 5u);
+    const auto* const stored = reinterpret_cast<const uint32_t*>(
+        test::address(kWorkspace + static_cast<uintptr_t>(memory_of(shape, false).stored)));
+    EXPECT_EQ(launches[0].route.stored, stored) << "become zeros";
+    EXPECT_TRUE(launches[2].entry.ends_with("_grouped_reports")) << launches[2].entry;
+    EXPECT_EQ(launches[2].stored, stored);
+    EXPECT_EQ(launches[3].swiglu.stored, stored);
+    const auto plan = plan_of(shape, *plan::find_device("h200"));
+    EXPECT_TRUE(launches[2].entry.ends_with(plan.launches[2].kernel)) << plan.launches[2].kernel;
+    MoeShape in_the_product = shape;
+    in_the_product.fused = true;
+    EXPECT_EQ(run(in_the_product, false)[0].route.stored, nullptr);
 }
 
 TEST_F(HopperMoe, HandsOnWhatEachLaunchLeavesInTheWorkspace) {

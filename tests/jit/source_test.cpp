@@ -58,12 +58,12 @@ TEST(GemmSource, PrintsEveryConfigurationSoThatAHostCompilerReadsTheSameValue) {
             "static_assert({} == finegemm::GemmConfig{{{}, {}, {}, {}, {}, U({}), {}, S({}), G({}), {{E({}), B({}), "
             "M({})}}, "
             "{{E({}), B({}), M({})}}, "
-            "O({}), F({}), {}}});\n",
+            "O({}), F({}), {}, {}}});\n",
             to_source(c), c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, use, c.ctas_per_sm,
             static_cast<uint32_t>(c.scales), static_cast<uint32_t>(c.grouping), static_cast<uint32_t>(c.a.element),
             static_cast<uint32_t>(c.a.scaling), static_cast<uint32_t>(c.a.major), static_cast<uint32_t>(c.b.element),
             static_cast<uint32_t>(c.b.scaling), static_cast<uint32_t>(c.b.major), static_cast<uint32_t>(c.output),
-            static_cast<uint32_t>(c.finish), c.counts_choices);
+            static_cast<uint32_t>(c.finish), c.counts_choices, c.reports_rows);
     }
     const TemporaryDirectory directory;
     const std::string file = directory.path() + "/configs.cpp";

@@ -61,6 +61,7 @@ struct Launch {
     FourBitParams four_bit{};                  // of a kernel "FineGEMM_four_bit_*"
     GroupedParams grouped;                     // of a kernel "FineGEMM_*_grouped"
     CountedChoices choices{};                  // of a kernel "FineGEMM_*_grouped_choices"
+    const uint32_t* stored = nullptr;          // of a kernel "FineGEMM_*_grouped_reports"
     KGroupedParams k_grouped;                  // of a kernel "FineGEMM_*_kgrouped*"
     SummedParams summed;                       // of a kernel "FineGEMM_*_summed"
     AddPiecesParams add_pieces;                // of a kernel "FineGEMM_add_pieces_*"

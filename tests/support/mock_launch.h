@@ -85,6 +85,8 @@ inline Launch launch_of(const LaunchConfig& config, const Function& function, co
         launch.gemm = launch.grouped = *static_cast<const finegemm::GroupedParams*>(parameters);
     if (is_gemm && function.entry.ends_with("_choices"))
         launch.choices = static_cast<const finegemm::ChoiceParams*>(parameters)->choices;
+    if (is_gemm && function.entry.ends_with("_reports"))
+        launch.stored = static_cast<const finegemm::ReportParams*>(parameters)->stored;
     if (is_gemm && function.entry.find("_grouped") == std::string::npos)
         std::memcpy(&launch.gemm, parameters, sizeof launch.gemm);
     if (function.entry.find("_affine") != std::string::npos) {

@@ -52,8 +52,9 @@ __device__ void gemm(const Params<C>& p) {
     const auto smem = Shared<C>::claim();
     const GroupLayout::Ends first_ends = set_up<C>(p, smem);
     // Nothing is written above, and nothing read but B before the kernels before this one have ended. The next kernel's
-    // CTAs start when all of this grid have come here, so that they take no room from them.
-    ptx::grid_launch_dependents();
+    // CTAs start when all of this grid have come here, so that they take no room from them. Where they look at what is
+    // reported, counts are zero by then: producers have waited for the kernels before.
+    if (!C.reports_rows || is_producer<C>(p)) ptx::grid_launch_dependents();
     // Dense kernels wait for the previous kernels where they load (load_first_round, load_round_robin, load_scales):
     // all of that has landed when a math warp goes on, which then needs no wait of its own. Math warps that load the
     // old D, or C, wait here.

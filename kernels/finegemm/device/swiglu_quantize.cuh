@@ -4,6 +4,7 @@
 #include <finegemm/quantize/swiglu.h>
 #include <finegemm/device/either.cuh>
 #include <finegemm/device/expert_bias.cuh>
+#include <finegemm/device/ptx/report.cuh>
 #include <finegemm/device/quantize.cuh>
 #include <finegemm/device/swiglu.cuh>
 
@@ -129,6 +130,12 @@ __device__ inline UpFactor up_factor_of(const SwigluParams& p, const SwigluPlace
     return up_factor(p.rule, weight);
 }
 
+/// A vector of x, zeros where it is not wanted.
+template <SwigluConfig C>
+__device__ ptx::Words4 load_x_if(bool wanted, const uint8_t* from) {
+    return C.awaits ? ptx::load_written_x4_if(wanted, from) : ptx::load_global_x4_if(wanted, from);
+}
+
 /// A lane's gates and ups of a unit.
 template <SwigluConfig C>
 struct SwigluInput {
@@ -140,7 +147,8 @@ struct SwigluInput {
             static_cast<const uint8_t*>(p.x) +
             (at.matrix * p.x_stride + at.row * p.x_row_stride + gate_column(p.interleaved, at.col)) * Loaded::kBytes;
         const uint32_t to_up = up_distance(p.interleaved, p.cols) * Loaded::kBytes;
-        if (!C.biased && p.whole && ptx::ballot(at.cols > 0) == ~0u) {  // addresses are known, and nothing is zero
+        if (!C.biased && !C.awaits && p.whole &&
+            ptx::ballot(at.cols > 0) == ~0u) {  // addresses are known, and nothing is zero
             const uint8_t* const from_up = from + to_up;
 #pragma unroll
             for (uint32_t v = 0; v < C.vectors(); ++v) {
@@ -153,8 +161,8 @@ struct SwigluInput {
 #pragma unroll
         for (uint32_t v = 0; v < C.vectors(); ++v, from += step) {
             const bool wanted = at.col + v * C.step() < at.cols;
-            gates[v].words = ptx::load_global_x4_if(wanted, from);
-            ups[v].words = ptx::load_global_x4_if(wanted, from + to_up);
+            gates[v].words = load_x_if<C>(wanted, from);
+            ups[v].words = load_x_if<C>(wanted, from + to_up);
         }
     }
     /// Does no sigmoid need clamps?
@@ -237,14 +245,29 @@ __device__ void swiglu_unit(const SwigluParams& p, const SwigluPlace& at, uint32
     else store_unit<C>(p, at, values);
 }
 
+/// Until the kernel before this one has stored the groups that have rows from `first` to `last`, by all threads. Where
+/// groups end is there since before that kernel let this one begin, but L1 may have it from an earlier one.
+__device__ inline void await_rows(const SwigluParams& p, uint32_t first, uint32_t last) {
+    constexpr uint32_t kPause = 100;
+    const auto end_of = [&](int64_t g) { return static_cast<int32_t>(ptx::load_acquire(p.groups.ends + g)); };
+    for (uint32_t g = threadIdx.x; threadIdx.x < kWarpSize && g < p.groups.groups; g += kWarpSize) {
+        const RowRange rows = p.groups.range({end_of(int64_t{g} - 1), end_of(g), g});
+        if (rows.begin > last || rows.end <= first) continue;
+        const uint32_t pieces = rows.size() * (2 * p.cols / 8);
+        while (ptx::load_acquire(p.stored + g) != pieces) ptx::pause(kPause);
+    }
+    __syncthreads();
+}
+
 template <SwigluConfig C>
 __device__ void swiglu_quantize(const SwigluParams& p) {
     const bool early = C.few || (C.biased && p.early);
     if (early) ptx::grid_launch_dependents();
-    ptx::grid_dependency_wait();  // the kernel before this one may still write x, or read q
+    if (!C.awaits) ptx::grid_dependency_wait();  // the kernel before this one may still write x, or read q
     const uint32_t ctas = p.matrix_ctas.divisor, matrix = p.matrix_ctas.quotient(blockIdx.x);
     const uint32_t rows = p.groups.stacked ? p.groups.span(matrix).end : p.rows, units = rows * p.across.divisor;
     for (uint32_t first = (blockIdx.x - matrix * ctas) * C.cta_units(); first < units; first += ctas * C.cta_units()) {
+        if (C.awaits) await_rows(p, p.across.quotient(first), p.across.quotient(min(first + C.cta_units(), units) - 1));
         const uint32_t i = first + threadIdx.x / C.kLanes, row = p.across.quotient(i);
         const uint32_t group = C.biased ? group_behind(p.groups, row) : 0;
         const bool exists = i < units && (C.biased ? group < p.groups.groups && row >= p.groups.span(group).begin
@@ -254,6 +277,8 @@ __device__ void swiglu_quantize(const SwigluParams& p) {
         swiglu_unit<C>(p, {matrix, row, unit, col, exists ? p.cols : 0}, group);
     }
     if (!early) ptx::grid_launch_dependents();
+    // Kernels that wait for this one rely on all before it.
+    if (C.awaits && blockIdx.x + 1 == gridDim.x) ptx::grid_dependency_wait();
 }
 
 }  // namespace finegemm::device

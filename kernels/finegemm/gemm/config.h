@@ -111,6 +111,9 @@ struct GemmConfig {
     /// Each CTA counts the rows of groups in few choices of tokens (ChoiceParams), so that it knows its tiles, and
     /// loads B, before the kernels before this one have ended.
     bool counts_choices = false;
+    /// Counts in memory what has been stored of each group (ReportParams), so that the kernel behind this one takes
+    /// groups while others are multiplied.
+    bool reports_rows = false;
     /// At most 64 rows of a product with MX scales of both, swapped, 64 columns to a tile: a promotion takes as long as
     /// WGMMAs have columns. Follows from the fields above; calls of what it follows from would make ptxas order
     /// instructions of other kernels otherwise.

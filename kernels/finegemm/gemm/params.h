@@ -74,6 +74,11 @@ struct ChoiceParams : GroupedParams {
     CountedChoices choices;
 };
 
+/// Parameters of kernels with reports_rows.
+struct ReportParams : GroupedParams {
+    uint32_t* stored;  // [groups]: pieces of eight columns of a row of D that are there; zeros before
+};
+
 /// How many groups parameters have room for whose sizes the host knows, and how many that are blocks, with an A and a B
 /// of their own: kernels of CUDA 12.0 take 4096 bytes. More groups are listed in memory (GroupListParams).
 inline constexpr uint32_t kHostGroups = 64, kBlockGroups = 11;
@@ -133,6 +138,13 @@ FG_HD constexpr bool places_d(const Params& p) {
     return false;
 }
 
+/// Counts of what a kernel has stored; null for kernels that report nothing.
+template <typename Params>
+FG_HD constexpr uint32_t* stored_by(const Params& p) {
+    if constexpr (requires { p.stored; }) return p.stored;
+    return nullptr;
+}
+
 /// The parameters that all kernels for grouping `G` take.
 template <Grouping G>
 struct ParamsOf {
@@ -154,19 +166,23 @@ template <GemmConfig C>
 using Params = typename ParamsOf<C.grouping>::Type;
 
 /// All parameters of a kernel; what is not of the epilogue takes those of its grouping.
-template <typename OfGrouping, Finish F, bool CountsChoices>
+template <typename OfGrouping, Finish F, bool CountsChoices, bool ReportsRows>
 struct KernelParamsOf {
     using Type = WithFinish<OfGrouping, F>;
 };
 template <typename OfGrouping>
-struct KernelParamsOf<OfGrouping, Finish::None, false> {
+struct KernelParamsOf<OfGrouping, Finish::None, false, false> {
     using Type = OfGrouping;
 };
 template <>
-struct KernelParamsOf<GroupedParams, Finish::None, true> {
+struct KernelParamsOf<GroupedParams, Finish::None, true, false> {
     using Type = ChoiceParams;
 };
+template <>
+struct KernelParamsOf<GroupedParams, Finish::None, false, true> {
+    using Type = ReportParams;
+};
 template <GemmConfig C>
-using KernelParams = typename KernelParamsOf<Params<C>, C.finish, C.counts_choices>::Type;
+using KernelParams = typename KernelParamsOf<Params<C>, C.finish, C.counts_choices, C.reports_rows>::Type;
 
 }  // namespace finegemm

@@ -15,10 +15,13 @@ struct SwigluConfig {
     QuantizeInput input = QuantizeInput::BF16;  // or F32
     bool few = false;     // rows, of BF16: the next kernel's CTAs may begin when all of the grid have
     bool biased = false;  // BF16 of groups by offsets, each with a bias
+    bool awaits = false;  // few rows of groups by offsets, which the kernel before this one reports (ReportParams)
 
-    static constexpr uint32_t kCount = 4;  // kernels that there are
+    static constexpr uint32_t kCount = 5;  // kernels that there are
     /// Its place among them.
-    FG_HD constexpr uint32_t index() const { return biased ? 3 : few ? 2 : input == QuantizeInput::F32 ? 0 : 1; }
+    FG_HD constexpr uint32_t index() const {
+        return awaits ? 4 : biased ? 3 : few ? 2 : input == QuantizeInput::F32 ? 0 : 1;
+    }
     constexpr bool operator==(const SwigluConfig&) const = default;
 
     FG_HD constexpr QuantizeConfig rows() const { return {input}; }
@@ -55,8 +58,9 @@ struct SwigluParams {
     uint32_t plain;  // no limit, slope 1, no offset, no weights
     SwigluRule rule;
     GroupLayout groups;
-    ExpertBias biases;  // of each group, added to what x has
-    uint32_t early;     // where there is a bias: the next kernel's CTAs may begin when all of the grid have
+    ExpertBias biases;       // of each group, added to what x has
+    uint32_t early;          // where there is a bias: the next kernel's CTAs may begin when all of the grid have
+    const uint32_t* stored;  // [groups], as ReportParams has it: what is awaited
 };
 
 /// The first group whose rows end behind a row, where they lie one behind the other.

@@ -85,6 +85,7 @@ struct RouteParams {
     int32_t* inverse;      // [tokens, k]
     int32_t* permutation;  // [rows], Masked [experts, rows]; null: not wanted
     int32_t* numbers;      // of groups
+    uint32_t* stored;      // [experts], of a product (ReportParams), become zeros; null: nobody counts
     int64_t ids_row_stride, inverse_row_stride;
     int64_t first;  // id of the first expert
     uint32_t choices;

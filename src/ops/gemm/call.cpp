@@ -109,6 +109,7 @@ Call::Call(const Call& x, const GemmOptions& o)
       group_count(x.group_count),
       layout(x.layout),
       choices(x.choices),
+      stored(x.stored),
       stores_sums(x.stores_sums),
       options(o) {}
 

@@ -48,6 +48,7 @@ struct Call {
     int64_t group_count = 1;
     KLayout layout = KLayout::Columns;
     std::optional<CountedChoices> choices{};  // that groups of rows are of: a kernel may count them by itself
+    uint32_t* stored = nullptr;               // as of ReportParams; null: nobody waits for single groups of rows
     bool stores_sums = false;                 // as IndexedParams::sums
     const GemmOptions& options;
 

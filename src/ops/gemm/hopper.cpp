@@ -84,6 +84,7 @@ public:
 
     LaunchParams params() const {
         if (c_.counts_choices) return ChoiceParams{row_groups(), *call_.choices};
+        if (c_.reports_rows) return ReportParams{row_groups(), call_.stored};
         if (call_.of_rows()) return completed(row_groups());
         if (call_.summed()) return summed();
         return call_.of_k() ? LaunchParams(k_groups()) : completed(segmented());
@@ -249,6 +250,11 @@ bool has_scale_vectors(const Call& call, const GemmConfig& c) {
 
 GemmConfig variant_for(const Call& call, const GemmConfig& c) {
     if (call.choices && plan::for_counted_choices(c) != c) return plan::for_counted_choices(c);
+    if (call.stored) {
+        const GemmConfig reporting = plan::for_reported_rows(c);
+        if (!reporting.reports_rows) throw Error(Errc::Internal, "no kernel of this kind reports what it has stored");
+        return reporting;
+    }
     return has_scale_vectors(call, c) ? plan::for_row_scales(c) : c;
 }
 

@@ -71,6 +71,7 @@ std::string to_source(const GemmConfig& c) {
         },
         c);
     if (c.counts_choices) fields += ", .counts_choices = true";
+    if (c.reports_rows) fields += ", .reports_rows = true";
     return fmt::format("finegemm::GemmConfig{{{}}}", fields);
 }
 

@@ -70,6 +70,7 @@ MoeMemory memory_of(const MoeShape& s, bool fused) {
     Parts parts;
     m.inverse = parts.take(s.tokens * s.choices * kOfWord);
     m.offsets = parts.take((s.experts + 1) * kOfWord);
+    m.stored = parts.take(!fused && awaits_rows(s) ? s.experts * kOfWord : 0);
     m.permutation = parts.take(s.choices == 1 ? rows * kOfWord : 0);
     m.codes = parts.take(rows * s.intermediate);
     m.code_scales = parts.take(blocks(s.intermediate) * m.scale_stride * kOfWord);

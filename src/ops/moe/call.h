@@ -52,6 +52,19 @@ std::optional<bool> fused_by_rule(const MoeShape& shape);
 /// Choices that launches count by themselves take kernels that store none, and biases are added where sums are.
 bool may_store_sums(const MoeShape& shape);
 
+/// May CTAs of the second product come as soon as all of the activation's have begun? Of fewer rows, not counted, it
+/// ends later so, as its CTAs lie on SMs in no order; of more, or of tokens with several choices, it gains nothing.
+constexpr bool begins_second_early(const MoeShape& s) {
+    return s.choices == 1 && s.tokens >= 512 && s.tokens <= 4096 && !s.biased && !s.four_bit;
+}
+
+/// Does the activation of these take experts while the first product multiplies others (GemmConfig::reports_rows)? With
+/// fewer or more rows it gains less than 1%. Kernels that report have more k-blocks than stages.
+constexpr bool awaits_rows(const MoeShape& s) {
+    constexpr int64_t kMostStages = 8;
+    return begins_second_early(s) && s.hidden > kMostStages * kScaleBlock;
+}
+
 // The products as the planner knows them. `fused`: with the activation. `stores_sums`: as of MoeForms.
 GemmShape gate_up_shape(const MoeShape& shape, bool fused);
 GemmShape down_shape(const MoeShape& shape, bool stores_sums);
@@ -64,6 +77,7 @@ Epilogue activation(const MoeOptions& options, const Stack& scales, const ConstM
 /// Where in the workspace is what: bytes from its first line.
 struct MoeMemory {
     int64_t inverse = 0, offsets = 0;    // what route writes
+    int64_t stored = 0;                  // likewise, zeros: what the first product has stored (ReportParams)
     int64_t permutation = 0;             // likewise, where a token has one choice
     int64_t codes = 0, code_scales = 0;  // of the activation
     int64_t rows = 0, row_scales = 0;    // of tokens

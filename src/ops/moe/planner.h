@@ -13,12 +13,6 @@ namespace finegemm {
 inline constexpr int64_t kRoutedTogether = 128;
 static_assert(kRoutedTogether <= kFewChoices);
 
-/// May CTAs of the second product come as soon as all of the activation's have begun? Of fewer rows, not counted, it
-/// ends later so, as its CTAs lie on SMs in no order; of more, or of tokens with several choices, it gains nothing.
-constexpr bool begins_second_early(const MoeShape& s) {
-    return s.choices == 1 && s.tokens >= 512 && s.tokens <= 4096 && !s.biased && !s.four_bit;
-}
-
 struct MoeLaunch {
     const char* call;    // by its function's name, or those of two
     std::string kernel;  // as logs have it

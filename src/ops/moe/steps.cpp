@@ -28,7 +28,10 @@ public:
           memory_(first_line(memory)),
           route_args_(with_permutation(route_of(call, parts_, memory))),
           route_options_{.stream = call.options.stream, .pdl = call.options.pdl, .poll = call.options.poll},
-          route_{route_args_, route_options_, call.check_values},
+          stored_(!forms.fused && !call.elsewhere && awaits_rows(shape_)
+                      ? reinterpret_cast<uint32_t*>(memory_ + parts_.stored)
+                      : nullptr),
+          route_{route_args_, route_options_, call.check_values, stored_},
           routes_together_(!call.elsewhere && route_.choices() <= kRoutedTogether && call.x.dtype == DType::BF16 &&
                            !call.check_values) {}
 
@@ -77,7 +80,7 @@ private:
     void multiply_gate_up(const Stack& d, const Epilogue& epilogue = {}) const {
         constexpr int64_t kManyChoices = 4096;
         multiply("gate_up_scales", {rows(), row_scales(), call_.gate_up, call_.gate_up_scales, d, groups()}, epilogue,
-                 {.overlaps = route_.choices() < kManyChoices});
+                 {.overlaps = route_.choices() < kManyChoices, .stored = stored_});
     }
     void multiply_and_send() const {
         const bool stores = call_.elsewhere->places.rows.data && !forms_.down_four_bit;
@@ -111,6 +114,7 @@ private:
         SwigluCall activate{{.x = between, .q = codes(), .scales = code_scales(), .groups = groups()}, swiglu};
         if (o.weights_first) activate.weights = weights_of_rows();
         activate.few = counts_choices() || (!call_.elsewhere && begins_second_early(shape_));
+        activate.stored = stored_;
         activate.biases = o.gate_up_bias;
         backend_.run(activate);
     }
@@ -126,10 +130,11 @@ private:
         return {static_cast<const uint8_t*>(w.data), static_cast<uint64_t>(bytes)};
     }
 
-    /// What a product does while the launches before it end.
+    /// What a product does while the launches before it end, and while it runs itself.
     struct Meanwhile {
         bool overlaps = true;     // its CTAs come
         bool holds_back = false;  // where choices are counted, they load weights for half of their stages, not for all
+        uint32_t* stored = nullptr;  // it reports rows (ReportParams)
     };
     /// `scales`: what callers call those of B.
     void multiply(std::string_view scales, const GroupedGemmArgs& args, const Epilogue& epilogue,
@@ -140,6 +145,7 @@ private:
         options.prefetch_weights = counts_choices() && !meanwhile.holds_back;
         Call product(args, options);
         if (counts_choices()) product.choices = counted_choices(route_);
+        product.stored = meanwhile.stored;
         if (call_.check_values) check(scales, product);
         backend_.gemm(product);
     }
@@ -212,6 +218,7 @@ private:
     uint8_t* const memory_;
     const RouteArgs route_args_;
     const RouteOptions route_options_;
+    uint32_t* const stored_;  // null: the activation waits for all experts
     const RouteCall route_;
     const bool routes_together_;
 };

@@ -11,7 +11,8 @@ namespace finegemm {
 /// The options are borrowed.
 struct RouteCall : RouteArgs {
     const RouteOptions& options;
-    bool check_values = false;  // the options', or the context's
+    bool check_values = false;   // the options', or the context's
+    uint32_t* stored = nullptr;  // [experts], as of ReportParams: become zeros
 
     int64_t choices() const { return ids.rows * ids.cols; }
     bool wants_permutation() const { return permutation.data != nullptr; }

@@ -27,6 +27,7 @@ RouteParams params_of(const RouteCall& call) {
             .inverse = static_cast<int32_t*>(call.inverse.data),
             .permutation = static_cast<int32_t*>(call.permutation.data),
             .numbers = static_cast<int32_t*>(call.numbers.data),
+            .stored = call.stored,
             .ids_row_stride = call.ids.row_stride,
             .inverse_row_stride = call.inverse.row_stride,
             .first = call.first,

@@ -9,8 +9,9 @@ namespace finegemm {
 /// The options are borrowed.
 struct SwigluCall : SwigluArgs {
     const SwigluOptions& options;
-    bool few = false;      // rows, of BF16, before a kernel that has much to do before it needs them
-    ConstMatrix biases{};  // [E, columns of x], of groups by offsets: is added to x, of BF16
+    bool few = false;                  // rows, of BF16, before a kernel that has much to do before it needs them
+    const uint32_t* stored = nullptr;  // as of ReportParams, of few rows: groups of x are awaited one by one
+    ConstMatrix biases{};              // [E, columns of x], of groups by offsets: is added to x, of BF16
 
     bool stacked() const { return groups.form == GroupForm::Masked || groups.form == GroupForm::Whole; }
     bool has_weights() const { return weights.data != nullptr; }

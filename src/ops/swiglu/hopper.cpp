@@ -27,7 +27,7 @@ uint32_t ctas_of(const SwigluCall& call, const SwigluConfig& c, const SwigluPara
 
 SwigluLaunch launch_of(const SwigluCall& call, uint32_t sms) {
     const SwigluConfig config{call.x.matrix.dtype == DType::F32 ? QuantizeInput::F32 : QuantizeInput::BF16,
-                              call.few && !call.has_bias(), call.has_bias()};
+                              call.few && !call.has_bias(), call.has_bias(), call.stored != nullptr};
     const Matrix &q = call.q.matrix, &scales = call.scales.matrix;
     SwigluParams p{.x = call.x.matrix.data,
                    .q = static_cast<uint8_t*>(q.data),
@@ -54,7 +54,8 @@ SwigluLaunch launch_of(const SwigluCall& call, uint32_t sms) {
                    .rule = call.rule(),
                    .groups = call.layout(),
                    .biases = bias_of(call.biases),
-                   .early = call.few};
+                   .early = call.few,
+                   .stored = call.stored};
     p.matrix_ctas = Divider::by(ctas_of(call, config, p, sms));
     return {config, p, p.matrices * p.matrix_ctas.divisor};
 }

@@ -12,6 +12,7 @@
 #include <finegemm/device/epilogue/store_bf16.cuh>
 #include <finegemm/device/epilogue/store_f32.cuh>
 #include <finegemm/device/epilogue/store_swapped.cuh>
+#include <finegemm/device/epilogue/tile_reports.cuh>
 #include <finegemm/device/mma/k_slices.cuh>
 
 namespace finegemm::device {
@@ -75,6 +76,7 @@ using EpilogueOf =
 template <GemmConfig C>
 __device__ void finish_stores() {
     if (kPlan<C>.tma_store()) ptx::bulk_wait_read();
+    TileReports<C>::end_stores();
 }
 
 }  // namespace finegemm::device

@@ -8,6 +8,7 @@
 #include <finegemm/device/epilogue/stack.cuh>
 #include <finegemm/device/mma/mainloop.cuh>
 #include <finegemm/device/ptx/fragment.cuh>
+#include <finegemm/device/ptx/report.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/schedule/grouped_m.cuh>
 
@@ -159,7 +160,8 @@ template <GemmConfig C>
 __device__ void store_tile_by_tma(const Params<C>& p, const Accumulator<C>& acc, const Shared<C>& smem,
                                   const Tile& tile) {
     const uint32_t warp = ptx::broadcast(threadIdx.x / kWarpSize);
-    ptx::bulk_wait_read();  // until TMA has read the previous tile's panels
+    if (C.reports_rows) ptx::bulk_wait();  // until they have landed, too (TileReports)
+    else ptx::bulk_wait_read();            // until TMA has read the previous tile's panels
     __syncwarp();
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i) write_panels<C>(acc.sum[i], smem.d(warp) + i * panels_bytes(C));

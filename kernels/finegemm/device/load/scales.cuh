@@ -2,6 +2,7 @@
 #pragma once
 
 #include <finegemm/device/epilogue/padding.cuh>
+#include <finegemm/device/epilogue/tile_reports.cuh>
 #include <finegemm/device/epilogue/zero.cuh>
 #include <finegemm/device/load/scales_async.cuh>
 #include <finegemm/device/load/scales_split.cuh>
@@ -17,8 +18,10 @@ __device__ void copy_scales_async(const Params<C>& p, const Shared<C>& smem, Sch
     auto at = RingCursor<C.stages>::producer();
     uint32_t begun = 0;  // blocks of the tile that FirstCopies has begun
     if constexpr (Scheduler::begun_early()) begun = first_round(scheduler.k, C.stages).size();
+    TileReports<C> reports;
     for (Tile tile; scheduler.template take<C>(tile); begun = 0) {
         zero_if_empty<C>(p, scheduler, tile, scale_warp);
+        reports.begin(p, tile);
         ScaleLoader<C> auto scales = Scales(p, tile, scheduler.k.begin + begun);
         if (Scheduler::begun_early()) at += begun;
 #pragma unroll 1
@@ -27,11 +30,13 @@ __device__ void copy_scales_async(const Params<C>& p, const Shared<C>& smem, Sch
                 scales.load();
                 wait(smem.empty(at.stage), at.parity);
                 scales.fill(smem, at.stage);
+                reports.report_if_stored(p, kb);
             }
             scales.advance(p);
         }
     }
     if (at.stage % kScaleWarps == scale_warp) end_scales<Scheduler>(smem, at);
+    reports.end(p, scale_warp);
 }
 
 /// MX scales beside few rows, which come through registers: a warp has loads of several of its k-blocks in flight, as

@@ -2,6 +2,7 @@
 // Layer device.
 #pragma once
 
+#include <finegemm/device/epilogue/tile_reports.cuh>
 #include <finegemm/device/mma/accumulating.cuh>
 #include <finegemm/device/mma/mx_products.cuh>
 #include <finegemm/device/mma/swapped.cuh>
@@ -81,6 +82,7 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
             if constexpr (!Tiles::ragged()) return finish_tile();
             consumer.release(stage);
             finish_tile();
+            TileReports<C>::await_stores();
             if (!blocks.skip_to_rows()) return;
             start_sequence();
             continue;
@@ -137,6 +139,7 @@ __device__ void mainloop_pipelined(const Consumer<C>& consumer, KBlockIterator<C
             if (!Tiles::ragged()) return false;
             epilogue.load_source(tile, requested, d_panels(C));
             epilogue(acc, tile);
+            TileReports<C>::await_stores();
             if (!blocks.skip_to_rows()) return false;
             start(later);
             start_tile();

@@ -9,6 +9,7 @@ inline constexpr uint32_t kSetUpBarrier = 0;       // that of __syncthreads, too
 inline constexpr uint32_t kWarpgroupBarrier = 1;   // and 2, 3, one for each math warpgroup
 inline constexpr uint32_t kConvergeBarrier = 4;    // at which nobody waits
 inline constexpr uint32_t kFirstRoundBarrier = 5;  // at which the TMA warp waits for all that others have set up
+inline constexpr uint32_t kStoredBarrier = 6;      // at which a scale warp waits until math warps have stored all tiles
 
 /// All 128 threads of one math warpgroup.
 __device__ inline void warpgroup_barrier(uint32_t warpgroup) {

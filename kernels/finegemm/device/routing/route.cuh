@@ -131,7 +131,9 @@ __device__ void place_experts(const RouteParams& p, RouteSharedOf<C>& shared) {
 #pragma unroll
     for (uint32_t w = 0; w < C.warps(); ++w) shared.counts[w][e] += first;
     shared.ends[e] = rows.end, shared.nexts[e] = rows.next;
-    if (rank > 0 || p.places.form == RouteForm::Indices) return;
+    if (rank > 0) return;
+    if (p.stored) ptx::store_global(p.stored + e, 0u);
+    if (p.places.form == RouteForm::Indices) return;
     const bool offsets = p.places.form == RouteForm::Offsets;
     ptx::store_global(p.numbers + e, p.places.masked() ? rows.end - rows.begin : offsets ? rows.begin : rows.end);
     if (offsets && e + 1 == p.places.experts) ptx::store_global(p.numbers + e + 1, rows.end);
