@@ -7,10 +7,10 @@
 
 namespace finegemm::device {
 
-/// Of kernels with reports_rows; others have nothing of it. Math warps wait until what they have stored of a tile has
-/// landed before they write the next one to shared memory, where it long has, and only then release a stage of the tile
-/// after that. So a scale warp that has seen such a stage empty knows it of all of them, and adds the tile to the count
-/// of its group: what makes all of it visible to other SMs takes half a microsecond, for which no math warp has time.
+/// Kernels without reports_rows have nothing of it. Math warps wait until what they have stored of a tile has landed
+/// before they write the next one to shared memory, where it long has, and only then release a stage of the tile after
+/// that. So a scale warp that has seen such a stage empty knows it of all of them, and adds the tile to the count of
+/// its group: what makes all of it visible to other SMs takes half a microsecond, for which no math warp has time.
 /// Tiles have more k-blocks than there are stages.
 template <GemmConfig C>
 class TileReports {
@@ -30,11 +30,11 @@ public:
         report(p, last_);
         report(p, now_);
     }
-    /// By a warpgroup, before it releases stages of tiles that it has no rows of.
+    /// A warpgroup comes here before it releases stages of tiles that it has no rows of.
     __device__ static void await_stores() {
         if (C.reports_rows) ptx::bulk_wait();
     }
-    /// By all math warps.
+    /// All math warps come here.
     __device__ static void end_stores() {
         if (!C.reports_rows) return;
         ptx::bulk_wait();
