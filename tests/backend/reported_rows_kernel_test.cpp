@@ -81,7 +81,7 @@ constexpr GemmConfig reporting(uint32_t tile_m, uint32_t tile_n, uint32_t stages
 }
 
 TEST_F(ReportedRowsKernel, ReportsWhatIsThereAndHasTheBitsOfTheCpu) {
-    for (uint32_t seed = 1; seed <= test::random_cases(2); ++seed) {
+    for (uint32_t seed = 1; seed <= test::random_cases(4); ++seed) {
         compare<reporting(128, 192, 5, 2)>(5 * seed);
         compare<reporting(128, 96, 7, 2)>(5 * seed + 1);
         compare<reporting(192, 128, 4, 3)>(5 * seed + 2);

@@ -19,6 +19,7 @@
 
 #include "support/host_kernel/copies.h"
 #include "support/host_kernel/fiber_stacks.h"
+#include "support/host_kernel/meetings.h"
 
 namespace finegemm::host_kernel {
 
@@ -29,32 +30,6 @@ inline Index thread, block, grid;
 
 inline constexpr uint32_t kSharedBytes = 232448, kMostCtas = 16;  // of a cluster, or of ranks that wait for each other
 alignas(1024) inline uint8_t shared[kMostCtas][kSharedBytes + 1024 - kSharedBytes % 1024];
-
-/// Who meets: lanes of a warp, or threads at a barrier. Complete when `expected` have come.
-struct Meeting {
-    uint32_t expected = 0, come = 0, round = 0;
-};
-
-/// An mbarrier: arrivals and bytes that its phase still waits for.
-struct Mbarrier {
-    int64_t expected = 0, pending = 0, bytes = 0;
-    uint32_t phase = 0;
-};
-
-struct Warp {
-    Meeting lanes;
-    uint32_t values[2][32] = {};  // what lanes show each other, in rounds by turns
-    bool waited = false;          // for the kernels before this one
-};
-
-/// Memory that kernels before this one may still use until it has waited for them.
-inline std::vector<std::pair<const void*, size_t>> earlier;
-
-/// Something asynchronous: what it does when its time has come, and of which thread.
-struct Pending {
-    uint32_t thread;
-    std::function<void()> happen;
-};
 
 class Machine {
 public:
@@ -79,7 +54,7 @@ public:
         kernel_ = &kernel;
         start();
         for (uint32_t left = static_cast<uint32_t>(fibers_.size()); left > 0;) {
-            if (!pending_.empty() && !starves_ && chance(4)) happen();
+            if (!pending_.empty() && !starves_ && chance(4)) happen(random_() % kLandingTakes > 0);
             Fiber* const next = runnable();
             if (!next) {
                 if (pending_.empty()) throw std::runtime_error("nobody goes on: " + waiting());
@@ -175,6 +150,8 @@ public:
 
     /// Happens later; or at once, for what may be either.
     void later(std::function<void()> what) { pending_.push_back({current_, std::move(what)}); }
+    /// Likewise, and long after, by what happens later itself.
+    void land(std::function<void()> what) { pending_.push_back({current_, std::move(what), true}); }
     /// Likewise, in a CTA of the cluster: another one than this may not have ended by then.
     void later_in(uint32_t at, std::function<void()> what) {
         if (at == cta()) return later(std::move(what));
@@ -186,8 +163,10 @@ public:
     void after_copies(std::function<void()> what) {
         later([land = fibers_[current_].copies.take(), what] { land(), what(); });
     }
-    bool has_pending(uint32_t of_thread) const {
-        return std::ranges::any_of(pending_, [=](const Pending& p) { return p.thread == of_thread; });
+    /// `landing`: what only has to land counts, too.
+    bool has_pending(uint32_t of_thread, bool landing = true) const {
+        const auto counts = [=](const Pending& p) { return p.thread == of_thread && (landing || !p.lands); };
+        return std::ranges::any_of(pending_, counts);
     }
 
     void wait_for_earlier() { warps_[current_ / 32].waited = true; }  // each warp for itself
@@ -324,8 +303,10 @@ private:
         }
         return sleeper;
     }
-    void happen() {
+    /// `early`: too early for what lands.
+    void happen(bool early = false) {
         const size_t which = random_() % pending_.size();
+        if (early && pending_[which].lands) return;
         const Pending now = std::move(pending_[which]);
         pending_[which] = std::move(pending_.back());
         pending_.pop_back();

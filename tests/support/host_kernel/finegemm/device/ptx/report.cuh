@@ -11,7 +11,9 @@ inline std::function<void(const uint32_t* word)> reported;  // to a word that ha
 
 namespace finegemm::ptx {
 
-inline void bulk_wait() { bulk_wait_read(); }
+inline void bulk_wait() {
+    while (machine->has_pending(machine->current())) machine->let_others_run();
+}
 inline void add_release(uint32_t* to, uint32_t x) {
     machine->pause();
     *to += x;

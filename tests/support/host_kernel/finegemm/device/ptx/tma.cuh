@@ -135,8 +135,18 @@ inline void tma_store(const TensorMap* map, SmemAddr from, uint32_t x, uint32_t 
     if (!elect_one()) return;
     machine->later([=] {
         machine->check_fenced(from.bits, mock::box_bytes(d));
-        for_each_element(d, from, x, y, z, [](const uint8_t* shared, uint8_t* global, uint32_t bytes) {
-            if (global) std::memcpy(global, shared, bytes);
+        struct Element {
+            uint8_t* to;
+            uint32_t bits, bytes;
+        };
+        std::vector<Element> elements;
+        for_each_element(d, from, x, y, z, [&](const uint8_t* shared, uint8_t* global, uint32_t bytes) {
+            Element element{global, 0, bytes};
+            std::memcpy(&element.bits, shared, bytes);
+            if (global) elements.push_back(element);
+        });
+        machine->land([elements = std::move(elements)] {
+            for (const Element& element : elements) std::memcpy(element.to, &element.bits, element.bytes);
         });
     });
 }
@@ -160,7 +170,7 @@ inline void bulk_store(void* to, SmemAddr from, uint32_t bytes) {
 }
 inline void bulk_commit_group() {}
 inline void bulk_wait_read() {
-    while (machine->has_pending(machine->current())) machine->let_others_run();
+    while (machine->has_pending(machine->current(), false)) machine->let_others_run();
 }
 inline void fence_proxy_async_shared() { machine->fence(); }
 
