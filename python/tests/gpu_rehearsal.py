@@ -12,7 +12,7 @@ from support import program
 from torch_support import torch
 
 SMS = 132  # of the GPU that the CPU stands for
-MOST_FLOP = 1.2e9  # of a layer of experts that it computes; larger ones are zeros
+MOST_HIDDEN, MOST_FLOP = 1024, 1.2e9  # of a layer of experts that it computes; those with more of both are zeros
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 DTYPES = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
 CODES = {torch.float8_e4m3fn: "", torch.float8_e5m2: "_E5M2", torch.int8: "_I8"}  # ends of names
@@ -269,7 +269,8 @@ class Rehearsal:
             plan = library.explained(library.c.finegemm_explain_moe, shape)
             self.names |= {launch["kernel"].removeprefix("FineGEMM_") for launch in plan["launches"]}
             flop = 6 * sizes["tokens"] * sizes["choices"] * sizes["hidden"] * kinds["intermediate"]
-            call = out.zero_ if flop > MOST_FLOP else lambda: moe(library, args, options, out)
+            too_much = sizes["hidden"] > MOST_HIDDEN and flop > MOST_FLOP
+            call = out.zero_ if too_much else lambda: moe(library, args, options, out)
             recorded(lambda: self.spoiling(call, out))
 
         monkeypatch.setattr(gpu_library.Library, "moe", layered)

@@ -48,7 +48,7 @@ constexpr double kSumsLaunch = 0.6, kSumsShare = 0.5;
 
 /// Products that keep tensor cores busy for milliseconds draw as much power as a GPU may, and its clock falls: their
 /// arithmetic takes up to so much longer, half of that with products of kHalfSlow microseconds. Fitted to the layers of
-/// 4096 and 16,384 tokens in bench/results/moe_h200.json, which then are 6% off in the mean.
+/// 4096 and 16,384 tokens in bench/results/moe_h200.json, which then are 5% off in the mean.
 constexpr double kMostSlower = 0.3, kHalfSlow = 2000;
 
 double pass_us(double bytes, const plan::DeviceSpec& d, double speed) {
