@@ -26,7 +26,7 @@ constexpr double kPass = 4, kSwigluSpeed = 0.85, kCombineSpeed = 0.95, kPermuteS
 /// activated whether an expert has them or not: the longer the fewer rows it has. Fitted to layers with either form, so
 /// that what is chosen loses least.
 constexpr double kFusedFactor = 1.04, kFusedMore = 3;
-constexpr double kLargeFactor = 0.87, kLargeMore = 12, kLargeUnused = 0.1;
+constexpr double kLargeFactor = 0.88, kLargeMore = 12, kLargeUnused = 0.06;
 
 /// How many microseconds longer at most where weights come for longer than is multiplied: the activation runs
 /// meanwhile. Fitted likewise.
@@ -34,7 +34,7 @@ constexpr double kBesideWeights = 14;
 
 /// Microseconds that an activation is expected to take less where it takes experts while others are multiplied. It is 2
 /// to 6 less, but the planner thinks of an activation in the product as slower than it is; fitted likewise.
-constexpr double kAwaited = 0.6;
+constexpr double kAwaited = 2;
 
 /// Products of milliseconds take what power allows, and the activation's instructions come on top; apart it has the
 /// memory while nothing else is bound by it. With heavier experts it is the product apart that takes longer: what it
@@ -48,8 +48,8 @@ constexpr double kSumsLaunch = 0.6, kSumsShare = 0.5;
 
 /// Products that keep tensor cores busy for milliseconds draw as much power as a GPU may, and its clock falls: their
 /// arithmetic takes up to so much longer, half of that with products of kHalfSlow microseconds. Fitted to the layers of
-/// 4096 and 16,384 tokens in bench/results/moe_h200.json, which then are 5% off in the mean.
-constexpr double kMostSlower = 0.3, kHalfSlow = 2000;
+/// 4096 and 16,384 tokens as six records of bench/results/moe_h200.json have them, each of which is 4% off in the mean.
+constexpr double kMostSlower = 0.24, kHalfSlow = 2000;
 
 double pass_us(double bytes, const plan::DeviceSpec& d, double speed) {
     return kPass + bytes / (speed * d.hbm_bytes_per_us);
