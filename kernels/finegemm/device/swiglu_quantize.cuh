@@ -133,7 +133,7 @@ __device__ inline UpFactor up_factor_of(const SwigluParams& p, const SwigluPlace
 /// A vector of x, zeros where it is not wanted.
 template <SwigluConfig C>
 __device__ ptx::Words4 load_x_if(bool wanted, const uint8_t* from) {
-    return C.awaits ? ptx::load_written_x4_if(wanted, from) : ptx::load_global_x4_if(wanted, from);
+    return C.awaits ? ptx::load_global_l2_x4_if(wanted, from) : ptx::load_global_x4_if(wanted, from);
 }
 
 /// A lane's gates and ups of a unit.

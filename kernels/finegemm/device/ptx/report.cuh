@@ -23,16 +23,4 @@ __device__ inline uint32_t load_acquire(const void* from) {
 /// Lets others go on for about so long. PTX ISA, nanosleep.
 __device__ inline void pause(uint32_t nanoseconds) { asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds) : "memory"); }
 
-/// 16 bytes that are read once, 0 where they are not wanted, which another kernel may have written while this one ran.
-__device__ inline Words4 load_written_x4_if(bool wanted, const void* from) {
-    Words4 v;
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
-        "@p ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];\n}\n"
-        : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
-        : "l"(from), "r"(static_cast<uint32_t>(wanted))
-        : "memory");
-    return v;
-}
-
 }  // namespace finegemm::ptx

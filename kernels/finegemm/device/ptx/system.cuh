@@ -26,18 +26,6 @@ __device__ inline void set_bits_system(uint64_t* word, uint64_t bits) {
 /// what the other one writes, one sees that at least. PTX ISA, fence.sc.
 __device__ inline void fence_system() { asm volatile("fence.sc.sys;" ::: "memory"); }
 
-/// 16 bytes, 0 where they are not wanted, from L2: what another GPU has written while this kernel ran.
-__device__ inline Words4 load_global_l2_x4_if(bool wanted, const void* from) {
-    Words4 v;
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
-        "@p ld.global.cg.v4.b32 {%0, %1, %2, %3}, [%4];\n}\n"
-        : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
-        : "l"(from), "r"(static_cast<uint32_t>(wanted))
-        : "memory");
-    return v;
-}
-
 /// Time of the GPU.
 __device__ inline uint64_t nanoseconds() {
     uint64_t ns;

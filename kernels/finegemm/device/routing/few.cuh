@@ -32,10 +32,8 @@ __device__ const FewShared& route_few(const RouteParams& p) {
         ptx::store_global(p.inverse + token * p.inverse_row_stride + slot, shared.rows[i]);
         ptx::store_global_if(p.permutation && shared.rows[i] < p.places.rows, p.permutation + shared.rows[i], i);
     }
-    for (uint32_t e = blockIdx.x * Threads + threadIdx.x; Writes && e <= experts; e += gridDim.x * Threads) {
+    for (uint32_t e = blockIdx.x * Threads + threadIdx.x; Writes && e <= experts; e += gridDim.x * Threads)
         ptx::store_global(p.numbers + e, min(choices_before(shared, choices, e, 0), p.places.rows));
-        if (p.stored && e < experts) ptx::store_global(p.stored + e, 0u);
-    }
     __syncthreads();  // the rows of all choices are known
     return shared;
 }

@@ -16,6 +16,11 @@ inline uint32_t load_global_if(bool wanted, const void* from) { return wanted ? 
 inline Words4 load_global_once(const void* from) { return load_as<Words4>(from); }
 inline Words4 load_global_x4_if(bool wanted, const void* from) { return wanted ? load_as<Words4>(from) : Words4{}; }
 inline uint32_t load_global_l2_if(bool wanted, const void* from) { return load_global_if(wanted, from); }
+/// Another thread may run first: what has not been written yet shows.
+inline Words4 load_global_l2_x4_if(bool wanted, const void* from) {
+    machine->pause();
+    return load_global_x4_if(wanted, from);
+}
 inline void store_global(void* to, uint32_t x) { store_as(to, x); }
 inline void store_global(float* to, float x) { store_as(to, x); }
 inline void store_global_x2(void* to, uint32_t a, uint32_t b) { store_as(to, Words2{{a, b}}); }

@@ -24,9 +24,5 @@ inline uint32_t load_acquire(const void* from) {
     return load_as<uint32_t>(from);
 }
 inline void pause(uint32_t) { machine->let_others_run(); }
-inline Words4 load_written_x4_if(bool wanted, const void* from) {
-    machine->pause();
-    return load_global_x4_if(wanted, from);
-}
 
 }  // namespace finegemm::ptx

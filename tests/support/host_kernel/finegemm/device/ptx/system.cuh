@@ -20,11 +20,6 @@ inline void store_release_system(uint64_t* to, uint64_t x) {
 }
 inline void set_bits_system(uint64_t* word, uint64_t bits) { *word |= bits; }
 inline void fence_system() {}
-/// Another thread may run first: what another rank has not written yet shows.
-inline Words4 load_global_l2_x4_if(bool wanted, const void* from) {
-    machine->pause();
-    return load_global_x4_if(wanted, from);
-}
 inline uint64_t nanoseconds() { return host_kernel::nanoseconds += 1000; }
 
 }  // namespace finegemm::ptx
