@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Layers of experts over 2, 4 and 8 GPUs of one host: what they should take, written down before a run, and after it.
 
-    ep_ranks.py predict [--out predicted.json]      from bench/results/ep_h100.json, which has two ranks
-    gpu_ep.py --ranks 8 --out measured.json         the run
+    ep_ranks.py predict [RECORD ...] [--out predicted.json]     without records: ep_h100.json, which has two ranks
+    gpu_ep.py --ranks 8 --out measured.json                     the run
     ep_ranks.py compare predicted.json measured.json
 
-The experts of a rank compute as many rows, whatever the ranks: their time alone is that of the record at as many rows.
-Messages take what bench/ep_model.py says. A layer takes beside its experts a constant and a multiple of its messages:
-both are fitted to the record.
+The experts of a rank compute as many rows, whatever the ranks: their time alone is that of the records at as many rows.
+Messages take what bench/ep_model.py says. A layer takes beside its experts a constant and a multiple of its messages,
+or of what these would take where it goes through memory that ranks reach: both are fitted to the records.
 """
 
 import argparse
@@ -21,6 +21,8 @@ import ep_model
 from records import write_record
 
 RECORD = pathlib.Path(__file__).parent / "results" / "ep_h100.json"
+WAYS = ("capacity", "peers")  # messages of a capacity that is chosen; memory that ranks reach
+NOISE = 0.05  # of a layer
 LAYERS = {"DeepSeek-V4-Flash": (4096, 6), "DeepSeek-V3": (7168, 8)}
 EXPERTS = 32  # of a rank
 ZIPF = {"even": 0.0, "zipf": 1.0}
@@ -73,20 +75,30 @@ def fitted_links(cases: dict[Case, dict[str, Any]]) -> ep_model.Links:
     return ep_model.Links(nvlink=float(1 / slope), nvlink_us=float(constant))
 
 
-class Model:
-    """What a record says of layers with other numbers of ranks."""
+class Beside(NamedTuple):
+    """What a layer takes beside its experts: a constant, and a multiple of its messages alone."""
 
-    def __init__(self, record: dict[str, Any]) -> None:
-        self.cases = slowest_of(record)
+    us: float
+    messages: float
+
+
+class Model:
+    """What records say of layers with other numbers of ranks."""
+
+    def __init__(self, records: list[dict[str, Any]]) -> None:
+        self.cases = {case: seen for record in records for case, seen in slowest_of(record).items()}
         self.links = fitted_links(self.cases)
-        exposed, messages = [], []
-        for seen in self.cases.values():
-            exposed.append(seen["us"]["capacity"] - seen["us"]["local"])
-            messages.append(seen["us"]["bare places"])
-        weights = 1 / np.maximum(np.array(exposed), 1)
-        columns = np.stack([np.ones(len(exposed)), np.array(messages)], 1)
-        fit, *_ = np.linalg.lstsq(columns * weights[:, None], np.array(exposed) * weights, rcond=None)
-        self.constant, self.multiple = float(fit[0]), float(fit[1])
+        ways = [way for way in WAYS if all(way in seen["us"] for seen in self.cases.values())]
+        self.beside = {way: self.fitted_beside(way) for way in ways}
+
+    def fitted_beside(self, way: str) -> Beside:
+        """Fitted to relative errors, where that is more than what two runs of a layer differ by."""
+        us = [seen["us"] for seen in self.cases.values()]
+        exposed = np.array([of[way] - of["local"] for of in us])
+        weights = 1 / np.maximum(exposed, NOISE * np.array([of[way] for of in us]))
+        columns = np.stack([np.ones(len(us)), np.array([of["bare places"] for of in us])], 1)
+        fit, *_ = np.linalg.lstsq(columns * weights[:, None], exposed * weights, rcond=None)
+        return Beside(float(fit[0]), float(fit[1]))
 
     def local_us(self, layer: str, rows: float) -> float:
         """Of experts alone at so many rows: a line between those that were measured, of logarithms."""
@@ -100,21 +112,24 @@ class Model:
 
     def predicted(self, case: Case) -> dict[str, float]:
         (there, back), rows = messages_us(case, self.links)
-        exposed = self.constant + self.multiple * (there + back)
         local = self.local_us(case.layer, rows)
-        us = {"bare dispatch": there, "bare combine": back, "local": local, "capacity": local + exposed}
+        us = {"bare dispatch": there, "bare combine": back, "local": local}
+        us |= {way: local + beside.us + beside.messages * (there + back) for way, beside in self.beside.items()}
         return {name: round(value, 1) for name, value in us.items()}
 
 
-def predictions(record: dict[str, Any]) -> dict[str, Any]:
-    model = Model(record)
+def predictions(records: list[dict[str, Any]], names: str) -> dict[str, Any]:
+    model = Model(records)
     tokens = sorted({case.tokens for case in model.cases})
     cases = [Case(layer, kind, t, ranks) for ranks in RANKS for layer in LAYERS for kind in ZIPF for t in tokens]
     return {
-        "gpu": record["gpu"],
-        "method": "bench/ep_ranks.py predict, from bench/results/ep_h100.json: a model, not measured",
+        "gpu": records[0]["gpu"],
+        "method": f"bench/ep_ranks.py predict, from {names}: a model, not measured",
         "links": {"gb_per_s": round(model.links.nvlink / 1e3, 1), "us": round(model.links.nvlink_us, 2)},
-        "exposed": {"us": round(model.constant, 1), "times messages": round(model.multiple, 3)},
+        "exposed": {
+            way: {"us": round(beside.us, 1), "times messages": round(beside.messages, 3)}
+            for way, beside in model.beside.items()
+        },
         "rows": [case._asdict() | {"us": model.predicted(case)} for case in cases],
     }
 
@@ -122,7 +137,8 @@ def predictions(record: dict[str, Any]) -> dict[str, Any]:
 def compared(predicted: dict[str, Any], record: dict[str, Any]) -> list[str]:
     """Lines of a table: of each time what was predicted, and what was measured over it."""
     measured = slowest_of(record)
-    names = ("bare dispatch", "bare combine", "local", "capacity")
+    names = [name for name in predicted["rows"][0]["us"] if all(name in seen["us"] for seen in measured.values())]
+    best = next(way for way in reversed(WAYS) if way in names)
     lines = [f"| ranks | layer | ids | tokens | {' | '.join(names)} | published |", "| --- " * (len(names) + 5) + "|"]
     for row in predicted["rows"]:
         case = Case(row["layer"], row["kind"], row["tokens"], row["ranks"])
@@ -131,7 +147,7 @@ def compared(predicted: dict[str, Any], record: dict[str, Any]) -> list[str]:
         us = measured[case]["us"]
         cells = [f"{row['us'][name]:.0f}, measured {us[name]:.0f}: {us[name] / row['us'][name]:.2f}" for name in names]
         known = PUBLISHED.get(case.tokens) if case == Case("DeepSeek-V4-Flash", "even", case.tokens, 8) else None
-        cells.append(f"{us['capacity'] / known:.2f} of {known}" if known else "")
+        cells.append(f"{us[best] / known:.2f} of {known}" if known else "")
         lines.append(f"| {case.ranks} | {case.layer} | {case.kind} | {case.tokens} | {' | '.join(cells)} |")
     return lines
 
@@ -140,6 +156,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True, dest="command")
     predict = commands.add_parser("predict")
+    predict.add_argument("records", nargs="*", type=pathlib.Path, default=[RECORD], metavar="RECORD")
     predict.add_argument("--out", type=pathlib.Path)
     compare = commands.add_parser("compare")
     compare.add_argument("predicted", type=pathlib.Path)
@@ -151,7 +168,8 @@ def main() -> None:
         links = fitted_links(slowest_of(record))
         print(f"NVLink by this record: {links.nvlink / 1e3:.0f} GB/s, {links.nvlink_us:.1f} us")
         return
-    said = predictions(json.loads(RECORD.read_text()))
+    records = [json.loads(path.read_text()) for path in options.records]
+    said = predictions(records, " and ".join(f"bench/results/{path.name}" for path in options.records))
     if options.out:
         write_record(options.out, said)
     for row in said["rows"]:

@@ -55,28 +55,44 @@ def test_a_record_is_found_again_by_what_is_fitted_to_it(ranks):
             there, back = (9.0 + tokens * choices / 2 * size / 300e3 for size in (sizes.sent, sizes.returned))
             local = 100.0 + tokens * choices / 10
             us = {"bare dispatch": there, "bare combine": back, "bare places": there + back, "local": local}
-            us["capacity"] = local + 5 + 1.5 * (there + back)
+            us |= {"capacity": local + 5 + 1.5 * (there + back), "peers": local + 9 + (there + back) / 16}
             rows.append({**case._asdict(), "rank": 0, "rows": tokens * choices, "us": us})
-    model = ranks.Model({"ranks": 2, "rows": rows, "gpu": "none"})
+    record = {"ranks": 2, "rows": rows, "gpu": "none"}
+    model = ranks.Model([record])
     np.testing.assert_allclose(model.links[:2], links[:2], rtol=1e-9)
-    np.testing.assert_allclose([model.constant, model.multiple], [5, 1.5], rtol=1e-9)
-    said = ranks.predictions({"ranks": 2, "rows": rows, "gpu": "none"})
+    np.testing.assert_allclose(model.beside["capacity"], [5, 1.5], rtol=1e-9)
+    np.testing.assert_allclose(model.beside["peers"], [9, 1 / 16], rtol=1e-9)
+    said = ranks.predictions([record], "none")
     seen = [r for r in said["rows"] if (r["ranks"], r["kind"], r["layer"]) == (8, "even", "DeepSeek-V3")]
     assert [r["us"]["bare combine"] for r in seen] == sorted(r["us"]["bare combine"] for r in seen)
     at_two = next(r for r in said["rows"] if (r["ranks"], r["tokens"], r["kind"]) == (2, 4096, "even"))
     assert at_two["us"]["capacity"] < next(
         r["us"]["capacity"] for r in said["rows"] if (r["ranks"], r["tokens"], r["kind"]) == (8, 4096, "even")
     )
-    lines = ranks.compared(said, {"ranks": 2, "rows": rows})
+    lines = ranks.compared(said, record)
     assert len(lines) == 2 + 6 and all(": 1.0" in line or ": 0.9" in line for line in lines[2:])
 
 
-def test_predictions_on_record_are_those_of_the_program(ranks):
+@pytest.mark.parametrize(
+    ("predicted", "records"),
+    [("ep_predicted", ["ep_h100"]), ("ep_predicted_h200", ["ep_peers_h200", "ep_peers4_h200"])],
+)
+def test_predictions_on_record_are_those_of_the_program(ranks, predicted, records):
     """What was written down before a run on more GPUs."""
-    written = json.loads((RESULTS / "ep_predicted.json").read_text())
-    for found, wanted in zip(
-        ranks.predictions(json.loads(ranks.RECORD.read_text()))["rows"], written["rows"], strict=True
-    ):
+
+    def read(name):
+        return json.loads((RESULTS / f"{name}.json").read_text())
+
+    found_rows = ranks.predictions([read(name) for name in records], "records")["rows"]
+    for found, wanted in zip(found_rows, read(predicted)["rows"], strict=True):
         us = [list(row.pop("us").values()) for row in (found, wanted)]
         assert found == wanted
         np.testing.assert_allclose(*us, rtol=1e-3)
+
+
+def test_four_ranks_through_memory_take_what_two_predict(ranks):
+    """As docs/expert_parallel.md says."""
+    two, four = (json.loads((RESULTS / f"ep_peers{of}_h200.json").read_text()) for of in ("", "4"))
+    model = ranks.Model([two])
+    over = [seen["us"]["peers"] / model.predicted(case)["peers"] for case, seen in ranks.slowest_of(four).items()]
+    assert min(over) > 0.94 and max(over) < 1.1
