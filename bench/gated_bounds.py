@@ -11,46 +11,12 @@ is imported where it is used, so that help can be had without it.
 
 import argparse
 import pathlib
-import subprocess
 import tempfile
-import time
 
 from layer_left_out import NO_PRODUCTS, parser_of, without, write
+from power import at_work
 
 MANY = 1000  # rows, from which power bounds
-SECONDS = 1.5  # of replays before the first look, as averages are of the last second
-ASK = ("power.draw.average", "power.limit", "clocks.sm", "clocks_event_reasons.sw_power_cap")
-
-
-def at_work(graph, looks: int = 3) -> dict:
-    """Of a graph that is replayed all the time: microseconds, watts drawn and the limit of these, MHz, and how often
-    the limit held clocks down."""
-    import torch
-
-    seen, replays = [], 0
-    graph.replay()
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-
-    def replay_until(done) -> None:
-        nonlocal replays
-        while not done():
-            for _ in range(20):
-                graph.replay()
-            torch.cuda.synchronize()
-            replays += 20
-
-    replay_until(lambda: time.perf_counter() - begin > SECONDS)
-    command = ["nvidia-smi", f"--query-gpu={','.join(ASK)}", "--format=csv,noheader,nounits"]
-    for _ in range(looks):
-        with subprocess.Popen([*command, f"--id={torch.cuda.current_device()}"], stdout=subprocess.PIPE) as program:
-            replay_until(lambda p=program: p.poll() is not None)
-            seen.append(program.communicate()[0].decode().strip().split(", "))
-    us = (time.perf_counter() - begin) * 1e6 / replays
-    drawn = sorted(float(look[0]) for look in seen)[looks // 2]
-    clocks = sorted(int(look[2]) for look in seen)[looks // 2]
-    held = sum(look[3] == "Active" for look in seen)
-    return {"us": round(us, 1), "watts": drawn, "limit": float(seen[0][1]), "MHz": clocks, "held": f"{held} of {looks}"}
 
 
 def record_of(options: argparse.Namespace) -> dict:
