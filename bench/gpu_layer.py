@@ -3,6 +3,7 @@
 import ctypes
 import dataclasses
 import itertools
+import random
 import statistics
 from functools import partial
 
@@ -167,13 +168,12 @@ def captured(call) -> torch.cuda.CUDAGraph:
 
 
 def replay_us(graphs: dict, rounds: int) -> dict[str, float]:
-    """Medians of events around replays in turn, each round another one first, L2 emptied before each. Events add some
-    microseconds, the same to each."""
+    """Medians of events around replays in turn, each round in another order, as what ran before decides at what clock a
+    long one begins; L2 emptied before each. Events add some microseconds, the same to each."""
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     pairs = {name: [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(rounds)] for name in graphs}
     for i in range(rounds):
-        names = list(graphs)
-        for name in names[i % len(names) :] + names[: i % len(names)]:
+        for name in random.Random(i).sample(list(graphs), len(graphs)):
             flush.zero_()
             pairs[name][i][0].record()
             graphs[name].replay()
