@@ -22,7 +22,7 @@ from records import write_record
 
 RECORD = pathlib.Path(__file__).parent / "results" / "ep_h100.json"
 WAYS = ("capacity", "peers")  # messages of a capacity that is chosen; memory that ranks reach
-NOISE = 0.05  # of a layer
+NOISE = 0.05  # of what a layer takes, by which two runs of it differ
 LAYERS = {"DeepSeek-V4-Flash": (4096, 6), "DeepSeek-V3": (7168, 8)}
 EXPERTS = 32  # of a rank
 ZIPF = {"even": 0.0, "zipf": 1.0}
@@ -92,7 +92,7 @@ class Model:
         self.beside = {way: self.fitted_beside(way) for way in ways}
 
     def fitted_beside(self, way: str) -> Beside:
-        """Fitted to relative errors, where that is more than what two runs of a layer differ by."""
+        """By least squares of errors over what is exposed, or over NOISE of the layer where that is more."""
         us = [seen["us"] for seen in self.cases.values()]
         exposed = np.array([of[way] - of["local"] for of in us])
         weights = 1 / np.maximum(exposed, NOISE * np.array([of[way] for of in us]))

@@ -48,7 +48,8 @@ constexpr double kSumsLaunch = 0.6, kSumsShare = 0.5;
 
 /// Products that keep tensor cores busy for milliseconds draw as much power as a GPU may, and its clock falls: their
 /// arithmetic takes up to so much longer, half of that with products of kHalfSlow microseconds. Fitted to the layers of
-/// 4096 and 16,384 tokens as six records of bench/results/moe_h200.json have them, each of which is 4% off in the mean.
+/// 4096 and 16,384 tokens in six versions of bench/results/moe_h200.json, each of another card or build, of which these
+/// are 4% off in the mean.
 constexpr double kMostSlower = 0.24, kHalfSlow = 2000;
 
 double pass_us(double bytes, const plan::DeviceSpec& d, double speed) {
